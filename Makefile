@@ -1,0 +1,131 @@
+# Sandgate. `make help` lists the targets, `make run` starts it, `make test` checks it.
+
+PREFIX  ?= /usr/local
+PORT    ?= 8080
+RUN_DIR ?= run
+Q       := $(if $(V),,@)
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+
+# Every variant has its own folder: build, build/san, build/clang, build/clang/san.
+BUILD := build$(if $(findstring clang,$(CC)),/clang)$(if $(SAN),/san)
+OBJ   := $(BUILD)/obj
+
+CFLAGS ?= -O2 -g
+WARN   := -Wall -Wextra -Werror -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes \
+          -Wmissing-prototypes -Wformat=2 -Wvla
+HARDEN := -fstack-protector-strong -fPIE
+ifdef SAN
+HARDEN += -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+else
+HARDEN += -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
+endif
+COMPILE = $(CC) -std=gnu11 -D_GNU_SOURCE -Isrc $(WARN) $(CFLAGS) $(HARDEN) $(CPPFLAGS) -MMD -MP
+LINK    = $(CC) $(CFLAGS) $(HARDEN) -pie -Wl,-z,relro,-z,now -Wl,--as-needed $(LDFLAGS)
+
+# Not ":=": pkg-config may be installed only by `make deps`.
+ENGINE_PKGS   := libmicrohttpd json-c libseccomp libcrypto zlib
+ENGINE_CFLAGS  = $(shell pkg-config --cflags $(ENGINE_PKGS))
+ENGINE_LIBS    = $(shell pkg-config --libs $(ENGINE_PKGS))
+CMOCKA_LIBS    = $(shell pkg-config --libs cmocka)
+
+objects  = $(patsubst src/%.c,$(OBJ)/%.o,$(wildcard $(1)))
+LIB     := $(BUILD)/libsandgate.a
+PROGS   := $(BUILD)/sandgate-engine $(BUILD)/sandgate-agent
+UNITS   := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
+
+# A unit test is linked with the archive of wire and base. One that needs more names it here,
+# for instance: test_template_OBJS := engine/template.o
+
+# Builds happen under a lock, so that two makes may run in one checkout.
+JOBS   = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc))
+LOCKED = mkdir -p build && flock build/.lock $(MAKE) --no-print-directory $(JOBS)
+LOCAL  = PORT='$(PORT)' RUN_DIR='$(RUN_DIR)' BUILD='$(BUILD)' tools/local
+
+.DELETE_ON_ERROR:
+.PHONY: all deps run up down test bench lint install clean help programs units
+
+all: ## build the programs (CC=clang; SAN=1 with sanitizers; V=1 shows the commands)
+	+@$(LOCKED) programs
+
+deps: ## install what is missing for building, running and testing
+	@tools/deps test
+
+run: ## start everything on PORT (8080), state in RUN_DIR (run), until Ctrl-C
+	@tools/deps run
+	+@$(LOCKED) programs
+	@$(LOCAL) run
+
+up: ## the same in the background; returns when it is ready
+	@tools/deps run
+	+@$(LOCKED) programs
+	@$(LOCAL) up
+
+down: ## stop what `make up` started
+	@$(LOCAL) down
+
+test: ## run all tests (SAN=1: on the sanitized build, T=pattern: only what matches)
+	@tools/deps test
+	@CC='$(CC)' SAN='$(SAN)' T='$(T)' tests/run
+
+bench: ## measure the programs
+	@tools/deps test
+	+@$(LOCKED) programs
+	@SANDGATE_BUILD='$(BUILD)' tests/bench/run
+
+lint: ## check layers, banned functions, formatting and names
+	@tests/lint
+
+install: all ## install below DESTDIR and PREFIX (/usr/local)
+	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/libexec/sandgate' \
+	        '$(DESTDIR)$(PREFIX)/share/doc/sandgate'
+	install -m 755 $(BUILD)/sandgate-engine '$(DESTDIR)$(PREFIX)/bin/'
+	install -m 755 $(BUILD)/sandgate-agent '$(DESTDIR)$(PREFIX)/libexec/sandgate/'
+	install -m 644 $(wildcard README.md SECURITY.md CHANGES.md LICENSE) \
+	        '$(DESTDIR)$(PREFIX)/share/doc/sandgate/'
+
+clean: ## remove what was built
+	rm -rf build tests/node_modules
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/\1\t\2/p' Makefile | expand -t 10
+
+# What follows is called under the lock.
+
+programs: $(PROGS)
+	@:
+units: $(UNITS)
+	@:
+
+$(BUILD)/sandgate-engine: $(call objects,src/engine.c src/engine/*.c) $(LIB)
+	@echo 'LINK $@'
+	$(Q)$(LINK) -o $@ $^ $(ENGINE_LIBS)
+
+$(BUILD)/sandgate-agent: $(call objects,src/agent.c src/agent/*.c) $(LIB)
+	@echo 'LINK $@'
+	$(Q)$(LINK) -o $@ $^
+
+# Made anew each time: an archive keeps members whose source is gone.
+$(LIB): $(call objects,src/wire/*.c src/base/*.c)
+	@rm -f $@
+	@echo 'AR   $@'
+	$(Q)$(AR) rcs $@ $^
+
+$(OBJ)/%.o: src/%.c Makefile
+	@mkdir -p $(@D)
+	@echo 'CC   $<'
+	$(Q)$(COMPILE) -c -o $@ $<
+
+$(OBJ)/engine.o $(OBJ)/engine/%.o: COMPILE += $(ENGINE_CFLAGS)
+$(OBJ)/engine/driver.o: COMPILE += -Wa,-I.
+$(OBJ)/engine/driver.o: src/engine/kernel.py
+
+.SECONDEXPANSION:
+$(UNITS): $(BUILD)/tests/%: tests/unit/%.c Makefile $(LIB) $$(addprefix $$(OBJ)/,$$($$*_OBJS))
+	@mkdir -p $(@D)
+	@echo 'CC   $<'
+	$(Q)$(COMPILE) -MT $@ -MF $@.d $(ENGINE_CFLAGS) -c -o $@.o $<
+	$(Q)$(LINK) -o $@ $@.o $(addprefix $(OBJ)/,$($*_OBJS)) $(LIB) $(ENGINE_LIBS) $(CMOCKA_LIBS)
+
+-include $(shell find $(OBJ) $(BUILD)/tests -name '*.d' 2>/dev/null)
