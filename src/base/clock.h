@@ -1,0 +1,20 @@
+/* Times. What is shown or stored is CLOCK_REALTIME, what is waited for is CLOCK_MONOTONIC; both in
+ * microseconds. */
+#ifndef BASE_CLOCK_H
+#define BASE_CLOCK_H
+
+#include <stdint.h>
+
+#define SECOND_US 1000000LL
+
+int64_t clock_mono_us(void);
+int64_t clock_real_us(void);
+
+/* "2026-01-22T15:06:11.971102Z" for a CLOCK_REALTIME value. */
+#define CLOCK_TEXT 32
+const char *clock_rfc3339(char out[CLOCK_TEXT], int64_t real_us);
+
+/* RFC 3339 with optional fraction and Z or +hh:mm. 0, or -1 when it is none. */
+int clock_parse_rfc3339(const char *s, int64_t *real_us);
+
+#endif

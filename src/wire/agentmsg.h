@@ -1,0 +1,64 @@
+/* What the engine and the agent (pid 1 of every sandbox) say to each other. One packet a message:
+ * struct agent_msg, then a payload of NUL-terminated strings, and file descriptors where said. The
+ * engine trusts nothing in a message but its length. */
+#ifndef WIRE_AGENTMSG_H
+#define WIRE_AGENTMSG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum agent_op {
+	/* engine -> agent; each is answered by one AGENT_REPLY with the same id */
+	AGENT_GO = 1, /* before the agent runs: the id maps are written, begin */
+	AGENT_SPAWN,  /* value = argc; strings: cwd, argv..., env...; fds: 0, 1, 2 and perhaps 3 */
+	AGENT_SIGNAL, /* target = the spawn's id, value = signal; AGENT_GROUP: its whole group */
+	AGENT_STOP,   /* SIGSTOP everything: the pause where no freezer is to be had */
+	AGENT_CONT,   /* and SIGCONT */
+	AGENT_OPEN_READ,  /* string: path; the reply carries a descriptor */
+	AGENT_OPEN_WRITE, /* string: path; parents are made, the file is emptied; a descriptor, or
+			   * for -ENOTDIR the component that is no folder */
+	AGENT_STAT,       /* string: path; the reply's payload is an EntryInfo in JSON */
+	AGENT_LIST,       /* string: path, value = depth; a descriptor of the answer in JSON */
+	AGENT_MKDIR,      /* string: path; EntryInfo */
+	AGENT_MOVE,       /* strings: source, destination; EntryInfo */
+	AGENT_REMOVE,     /* string: path */
+	AGENT_USAGE,      /* the reply's payload is a struct agent_usage */
+
+	/* agent -> engine */
+	AGENT_PLACED, /* it is in its namespaces, and others may join them */
+	AGENT_READY,  /* it serves */
+	AGENT_FAILED, /* the sandbox could not be built; string: why */
+	AGENT_REPLY,  /* value = 0, a pid, or a negative errno */
+	AGENT_EXITED, /* id = the spawn's, value = the status as wait(2) gives it */
+};
+
+enum agent_flag {
+	AGENT_AS_ROOT = 1, /* as root, else as user */
+	AGENT_GROUP = 2,
+};
+
+struct agent_msg {
+	uint32_t op;
+	uint32_t id;
+	int32_t value;
+	uint32_t flags;
+	uint32_t target;
+};
+
+struct agent_usage {
+	uint64_t cpu_us;   /* of all processes alive and ended */
+	uint64_t mem_used; /* bytes */
+	uint64_t disk_used;
+	uint64_t disk_total;
+};
+
+/* Who lives inside. */
+#define AGENT_USER "user"
+#define AGENT_UID  1000
+#define AGENT_HOME "/home/user"
+
+/* The string that begins at *pos in a payload of n bytes, and *pos set behind it; NULL when there
+ * is none. */
+const char *agent_string(const char *payload, size_t n, size_t *pos);
+
+#endif

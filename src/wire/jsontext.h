@@ -1,0 +1,19 @@
+/* JSON as text: writing strings, and checking that bytes are one JSON value, without building a
+ * tree. */
+#ifndef WIRE_JSONTEXT_H
+#define WIRE_JSONTEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct buf;
+
+/* Append p as a JSON string in quotes, ASCII only: everything else as \uXXXX (surrogate pairs past
+ * the BMP). Bytes that are not UTF-8 become \ufffd. 0, or -1 when out is full. */
+int json_put_string(struct buf *out, const char *p, size_t n);
+
+/* Whether p is exactly one JSON object (RFC 8259), in ASCII only and nested at most 64 deep. Used
+ * for lines that come out of a sandbox before they are passed on. */
+bool json_is_ascii_object(const char *p, size_t n);
+
+#endif
