@@ -1,0 +1,230 @@
+/* sandgate-agent: pid 1 of a sandbox. It starts processes, touches files and reaps, for the engine
+ * at the other end of descriptor 3; when that is closed it exits, and with it everything inside.
+ * Descriptor 4 is the sandbox's disk.
+ *
+ * Usage: init TWO_USERS DATA_BYTES FILE_BYTES NPROC (given by the engine's launcher, never by a
+ * person). */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/files.h"
+#include "agent/spawn.h"
+#include "agent/usage.h"
+#include "base/cleanup.h"
+#include "base/packet.h"
+#include "wire/path.h"
+
+#define ENGINE   3
+#define LIST_MAX (64u << 20) /* bytes of one directory listing */
+
+static struct limits limits;
+
+static void reply(uint32_t id, int value, const void *payload, size_t n, int fd)
+{
+	struct agent_msg msg = { .op = AGENT_REPLY, .id = id, .value = value };
+	if (packet_send(ENGINE, &msg, sizeof msg, payload, n, &fd, fd >= 0 ? 1 : 0) < 0)
+		_exit(1); /* the engine is gone, or this stream is broken beyond repair */
+}
+
+static struct owner owner_of(const struct agent_msg *msg)
+{
+	uid_t uid = msg->flags & AGENT_AS_ROOT ? 0 : AGENT_UID;
+	return limits.two_users ? (struct owner){ uid, uid }
+				: (struct owner){ (uid_t)-1, (gid_t)-1 };
+}
+
+static void reply_entry(uint32_t id, int rc, const char *path)
+{
+	struct buf json = BUF(PACKET_MAX / 2);
+	if (rc == 0)
+		rc = file_entry(path, &json);
+	reply(id, rc, json.p, rc < 0 ? 0 : json.len, -1);
+	buf_free(&json);
+}
+
+static int list_to_memory(const char *path, int depth, int *fd)
+{
+	struct buf json = BUF(LIST_MAX);
+	_close_ int mem = -1;
+	int rc = file_list(path, depth, &json);
+	if (rc == 0) {
+		mem = memfd_create("list", MFD_CLOEXEC);
+		if (mem < 0)
+			rc = -errno;
+	}
+	for (size_t at = 0; rc == 0 && at < json.len;) {
+		ssize_t n = write(mem, json.p + at, json.len - at);
+		if (n < 0)
+			rc = -errno;
+		else
+			at += (size_t)n;
+	}
+	buf_free(&json);
+	if (rc == 0)
+		*fd = steal_fd(&mem);
+	return rc;
+}
+
+/* Walks of a tree can take long: they run in a child, which answers by itself. */
+static void walk(const struct agent_msg *msg, const char *path)
+{
+	pid_t pid = fork();
+	if (pid > 0)
+		return;
+	if (pid < 0) {
+		reply(msg->id, -errno, NULL, 0, -1);
+		return;
+	}
+	int fd = -1;
+	int rc = msg->op == AGENT_LIST ? list_to_memory(path, msg->value, &fd) : file_remove(path);
+	reply(msg->id, rc, NULL, 0, fd);
+	_exit(0);
+}
+
+static void open_file(const struct agent_msg *msg, const char *path)
+{
+	_close_ int fd = -1;
+	char bad[PATH_TEXT] = "";
+	int rc = msg->op == AGENT_OPEN_READ ? file_open_read(path, &fd)
+					    : file_open_write(path, owner_of(msg), &fd, bad);
+	reply(msg->id, rc, bad, strlen(bad) + 1, fd);
+}
+
+static void send_signal(const struct agent_msg *msg)
+{
+	pid_t pid = spawn_pid(msg->target);
+	int rc = 0;
+	if (!pid)
+		rc = -ESRCH;
+	else if (kill(msg->flags & AGENT_GROUP ? -pid : pid, msg->value) < 0)
+		rc = -errno;
+	reply(msg->id, rc, NULL, 0, -1);
+}
+
+static void report_usage(uint32_t id)
+{
+	struct agent_usage u;
+	usage_read(&u);
+	reply(id, 0, &u, sizeof u, -1);
+}
+
+static void on_message(const struct agent_msg *msg, const char *payload, size_t n, const int *fds,
+		       size_t nfds)
+{
+	size_t pos = 0;
+	const char *path = agent_string(payload, n, &pos);
+	const char *second = agent_string(payload, n, &pos);
+	if (!path)
+		path = "";
+	switch (msg->op) {
+	case AGENT_SPAWN:
+		reply(msg->id, spawn(msg, payload, n, fds, nfds, &limits), NULL, 0, -1);
+		break;
+	case AGENT_SIGNAL:
+		send_signal(msg);
+		break;
+	case AGENT_STOP:
+	case AGENT_CONT:
+		kill(-1, msg->op == AGENT_STOP ? SIGSTOP : SIGCONT);
+		reply(msg->id, 0, NULL, 0, -1);
+		break;
+	case AGENT_OPEN_READ:
+	case AGENT_OPEN_WRITE:
+		open_file(msg, path);
+		break;
+	case AGENT_STAT:
+		reply_entry(msg->id, 0, path);
+		break;
+	case AGENT_MKDIR:
+		reply_entry(msg->id, file_mkdir(path, owner_of(msg)), path);
+		break;
+	case AGENT_MOVE:
+		reply_entry(msg->id, second ? file_move(path, second, owner_of(msg)) : -EINVAL,
+			    second);
+		break;
+	case AGENT_LIST:
+	case AGENT_REMOVE:
+		walk(msg, path);
+		break;
+	case AGENT_USAGE:
+		report_usage(msg->id);
+		break;
+	default:
+		reply(msg->id, -ENOSYS, NULL, 0, -1);
+	}
+}
+
+static void receive(void)
+{
+	static char packet[PACKET_MAX];
+	int fds[PACKET_FDS_MAX];
+	size_t nfds;
+	ssize_t n = packet_recv(ENGINE, packet, sizeof packet, fds, &nfds);
+	if (n < (ssize_t)sizeof(struct agent_msg))
+		_exit(n == 0 ? 0 : 1);
+	struct agent_msg msg;
+	memcpy(&msg, packet, sizeof msg);
+	on_message(&msg, packet + sizeof msg, (size_t)n - sizeof msg, fds, nfds);
+	for (size_t i = 0; i < nfds; i++)
+		close(fds[i]);
+}
+
+/* As pid 1 the agent inherits every orphan inside: reap them all, report those it was asked to
+ * start. */
+static void reap(int sigfd)
+{
+	struct signalfd_siginfo si;
+	int status;
+	pid_t pid;
+	if (read(sigfd, &si, sizeof si) < 0)
+		return;
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		uint32_t id = spawn_reaped(pid);
+		struct agent_msg msg = { .op = AGENT_EXITED, .id = id, .value = status };
+		if (id && packet_send(ENGINE, &msg, sizeof msg, NULL, 0, NULL, 0) < 0)
+			_exit(1);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 5)
+		return 2;
+	limits = (struct limits){
+		.two_users = argv[1][0] == '1',
+		.data = strtoull(argv[2], NULL, 10),
+		.file_size = strtoull(argv[3], NULL, 10),
+		.nproc = strtoull(argv[4], NULL, 10),
+	};
+	prctl(PR_SET_DUMPABLE,
+	      0); /* no process inside may look into this one, not even of the same uid */
+	sigset_t chld;
+	sigemptyset(&chld);
+	sigaddset(&chld, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &chld, NULL);
+	struct pollfd p[2] = { { .fd = ENGINE, .events = POLLIN },
+			       { .fd = signalfd(-1, &chld, SFD_CLOEXEC), .events = POLLIN } };
+	fcntl(ENGINE, F_SETFD, FD_CLOEXEC);
+	fcntl(FILES_DISK, F_SETFD, FD_CLOEXEC);
+	struct agent_msg ready = { .op = AGENT_READY };
+	if (p[1].fd < 0 || packet_send(ENGINE, &ready, sizeof ready, NULL, 0, NULL, 0) < 0)
+		return 1;
+	for (;;) {
+		if (poll(p, 2, -1) < 0 && errno != EINTR)
+			return 1;
+		if (p[1].revents)
+			reap(p[1].fd);
+		if (p[0].revents)
+			receive();
+	}
+}

@@ -1,0 +1,294 @@
+/* sandgate-engine: a local E2B. Start-up in order: options; what must be read before privileges go
+ * (keys, templates, the agent's program); the listening socket; the split into keeper and engine;
+ * one probe sandbox that shows that isolation works here; then the ready line and the loop. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <limits.h>
+#include <netdb.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "engine/engine.h"
+#include "engine/launch.h"
+#include "engine/sandbox.h"
+#include "engine/surface.h"
+
+#define BACKLOG     1024
+#define SAMPLE_SECS 5
+
+/* What only main needs. */
+struct program {
+	struct engine engine;
+	struct watch signals;
+	int signal_fd;
+	struct timer sampling;
+	int listen_fd, port;
+	int exit_code;
+};
+
+static int fail(int code, const struct err *err)
+{
+	fprintf(stderr, "sandgate-engine: %s\n", err->text);
+	return code;
+}
+
+static int open_listener(struct program *p, const struct options *o, struct err *err)
+{
+	char port[8];
+	struct addrinfo hints = { .ai_flags = AI_NUMERICHOST | AI_PASSIVE,
+				  .ai_socktype = SOCK_STREAM },
+			*ai;
+	int one = 1;
+	snprintf(port, sizeof port, "%d", o->listen_port);
+	if (getaddrinfo(o->listen_host, port, &hints, &ai) != 0)
+		return err_set(err, ERR_INVALID, "--listen: '%s' is no address", o->listen_host);
+	_close_ int fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd >= 0)
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	int rc = fd < 0 ? -1 : bind(fd, ai->ai_addr, ai->ai_addrlen);
+	freeaddrinfo(ai);
+	if (rc < 0 || listen(fd, BACKLOG) < 0)
+		return err_errno(err, "listen on %s:%s", o->listen_host, port);
+	struct sockaddr_storage at;
+	socklen_t len = sizeof at;
+	getsockname(fd, (struct sockaddr *)&at, &len);
+	p->port = ntohs(at.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&at)->sin6_port
+						 : ((struct sockaddr_in *)&at)->sin_port);
+	p->listen_fd = steal_fd(&fd);
+	return 0;
+}
+
+/* Beside this program, or where an installation puts it. */
+static int load_agent(struct err *err)
+{
+	static const char *const places[] = { "sandgate-agent",
+					      "../libexec/sandgate/sandgate-agent" };
+	char self[PATH_MAX], path[PATH_MAX + 64];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+	if (n < 0)
+		return err_errno(err, "/proc/self/exe");
+	self[n] = '\0';
+	*strrchr(self, '/') = '\0';
+	for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+		snprintf(path, sizeof path, "%s/%s", self, places[i]);
+		if (access(path, R_OK) == 0)
+			return launch_load(path, err);
+	}
+	return err_set(err, ERR_NOT_FOUND,
+		       "sandgate-agent is neither beside this program nor in "
+		       "../libexec/sandgate");
+}
+
+/* Three descriptors a sandbox, three a process, one a client: take what the system gives. */
+static void raise_limits(void)
+{
+	struct rlimit r;
+	if (getrlimit(RLIMIT_NOFILE, &r) == 0) {
+		r.rlim_cur = r.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &r);
+	}
+}
+
+/* ---- the loop's own events ---- */
+
+static void begin_stop(struct program *p)
+{
+	if (p->engine.stopping)
+		return;
+	p->engine.stopping = true;
+	log_line(LOG_INFO, "op=stop");
+	if (p->engine.http)
+		http_stop_listening(p->engine.http);
+	sandbox_end_all(&p->engine);
+}
+
+static void on_signal(void *ctx, uint32_t events)
+{
+	struct program *p = ctx;
+	struct signalfd_siginfo si;
+	int status;
+	pid_t pid;
+	(void)events;
+	while (read(p->signal_fd, &si, sizeof si) == sizeof si) {
+		if (si.ssi_signo != SIGCHLD) {
+			begin_stop(p);
+			continue;
+		}
+		while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+			sandbox_reaped(&p->engine, pid);
+	}
+}
+
+static void ignore_sample(void *ctx, const struct usage_sample *u)
+{
+	(void)ctx;
+	(void)u;
+}
+
+static void on_sampling(void *ctx)
+{
+	struct program *p = ctx;
+	for (struct sandbox *s = p->engine.sandboxes; s; s = s->next)
+		if (s->state == SANDBOX_RUNNING)
+			sandbox_measure(s, ignore_sample, NULL);
+	timer_at(&p->sampling, p->engine.loop, clock_mono_us() + SAMPLE_SECS * SECOND_US,
+		 on_sampling, p);
+}
+
+static int watch_signals(struct program *p, struct err *err)
+{
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	p->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (p->signal_fd < 0 ||
+	    watch_add(&p->signals, p->engine.loop, p->signal_fd, EPOLLIN, on_signal, p) < 0)
+		return err_errno(err, "signalfd");
+	return 0;
+}
+
+/* ---- ready ---- */
+
+static void add_layer(struct buf *list, const char *fmt, const char *a)
+{
+	if (list->len)
+		buf_adds(list, ", ");
+	buf_adds(list, fmt);
+	if (a)
+		buf_addf(list, " (%s)", a);
+}
+
+/* One line that says what protects this machine, and what does not. */
+static void say_ready(const struct program *p)
+{
+	static const char *const always[] = { "user namespace",   "pid namespace",
+					      "mount namespace",  "network namespace",
+					      "ipc namespace",    "uts namespace",
+					      "cgroup namespace", "seccomp",
+					      "rlimits" };
+	const struct engine *e = &p->engine;
+	struct buf on = BUF(2048), off = BUF(2048);
+	for (size_t i = 0; i < sizeof always / sizeof *always; i++)
+		add_layer(&on, always[i], NULL);
+	if (e->ground.two_users)
+		add_layer(&on, "root and user", NULL);
+	else
+		add_layer(&off, "root and user",
+			  "no range in /etc/subuid or no newuidmap: only user");
+	if (e->ground.cgroup_top[0])
+		add_layer(&on, "cgroup v2 freezer", NULL);
+	else
+		add_layer(&off, "cgroup v2 freezer", e->ground.cgroup_why);
+	add_layer(&off, "memory limit", "per process only");
+	if (e->internet)
+		add_layer(&on, "internet", NULL);
+	else
+		add_layer(&off, "internet",
+			  !e->opt->internet ? "switched off"
+			  : !e->ground.tun  ? "/dev/net/tun cannot be opened"
+					    : "no " NET_SLIRP);
+	bool v6 = strchr(e->opt->listen_host, ':') != NULL;
+	fprintf(stderr, "sandgate-engine: ready on http://%s%s%s:%d; active: %s; inactive: %s\n",
+		v6 ? "[" : "", e->opt->listen_host, v6 ? "]" : "", p->port, on.p, off.p);
+	buf_free(&on);
+	buf_free(&off);
+}
+
+/* The probe has shown whether sandboxes can be made here: serve, or say why not. */
+static void on_probed(void *ctx, struct sandbox *s, const struct err *why)
+{
+	struct program *p = ctx;
+	struct err err;
+	if (!s) {
+		if (!p->engine.stopping)
+			fprintf(stderr, "sandgate-engine: no sandbox can be made here: %s\n",
+				why->text);
+		p->exit_code = 1;
+		begin_stop(p);
+		return;
+	}
+	sandbox_end(s);
+	if (http_new(&p->engine.http, p->engine.loop, p->listen_fd, edge_route, &p->engine, &err) <
+	    0) {
+		p->exit_code = fail(1, &err);
+		begin_stop(p);
+		return;
+	}
+	say_ready(p);
+	on_sampling(p);
+}
+
+static int start(struct program *p, struct err *err)
+{
+	struct engine *e = &p->engine;
+	struct sandbox_config probe = { .timeout = 60, .secure = true };
+	e->internet = e->opt->internet && e->ground.tun && access(NET_SLIRP, X_OK) == 0;
+	net_host_read(&e->host);
+	e->slots = calloc((size_t)e->ground.slots, 1);
+	if (!e->slots)
+		return err_set(err, ERR_INTERNAL, "no memory");
+	if (seccomp_compile(&e->filter, err) < 0 || loop_new(&e->loop, err) < 0 ||
+	    watch_signals(p, err) < 0)
+		return -1;
+	if (template_find(e->templates, "base", &probe.template, err) < 0)
+		return -1;
+	return sandbox_create(e, &probe, on_probed, p, err);
+}
+
+int main(int argc, char **argv)
+{
+	static struct program p;
+	struct options o;
+	struct err err = { 0 };
+	if (options_parse(&o, argc, argv, &err) < 0)
+		return fail(2, &err);
+	if (o.help) {
+		fputs(options_help, stdout);
+		return 0;
+	}
+	p.engine.opt = &o;
+	if (o.wheelhouse && access(o.wheelhouse, R_OK | X_OK) < 0) {
+		err_errno(&err, "--wheelhouse %s", o.wheelhouse);
+		return fail(2, &err);
+	}
+	if (templates_load(&p.engine.templates, o.templates, &err) < 0)
+		return fail(2, &err);
+	if (open_listener(&p, &o, &err) < 0)
+		return fail(err.code == ERR_INVALID ? 2 : 1, &err);
+	p.engine.agent_exe = load_agent(&err);
+	if (p.engine.agent_exe < 0 || keeper_split(&o, &p.engine.ground, &err) < 0)
+		return fail(1, &err);
+	raise_limits();
+	if (start(&p, &err) < 0)
+		return fail(1, &err);
+	loop_run(p.engine.loop);
+	http_free(p.engine.http);
+	if (p.engine.http == NULL)
+		close(p.listen_fd);
+	timer_stop(&p.sampling);
+	watch_del(&p.signals);
+	close(p.signal_fd);
+	loop_free(p.engine.loop);
+	templates_free(p.engine.templates);
+	free(p.engine.slots);
+	free(p.engine.filter.rules.filter);
+	options_free(&o);
+	return p.exit_code;
+}

@@ -1,0 +1,199 @@
+#include "engine/launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/packet.h"
+#include "wire/agentmsg.h"
+
+#define AGENT_SOCKET 3
+#define AGENT_DISK   4
+#define AGENT_EXE    5
+#define NPROC        1024
+
+/* What the agent keeps as root inside: to act on files for everyone, to start processes as anyone,
+ * and to take these very capabilities from them. */
+static const int kept[] = { CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSETID,
+			    CAP_KILL,  CAP_SETGID,       CAP_SETUID, CAP_SETPCAP };
+
+static int drop_bounding(bool two_users)
+{
+	for (int cap = 0; prctl(PR_CAPBSET_READ, cap) >= 0; cap++) {
+		bool keep = false;
+		for (size_t i = 0; two_users && i < sizeof kept / sizeof *kept; i++)
+			keep |= kept[i] == cap;
+		if (!keep && prctl(PR_CAPBSET_DROP, cap) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* Wherever they are now, the socket becomes 3 and the program 4; nothing else of the engine's stays
+ * open. */
+static int place_fds(int sock, int exe)
+{
+	int high_sock = fcntl(sock, F_DUPFD_CLOEXEC, 16),
+	    high_exe = fcntl(exe, F_DUPFD_CLOEXEC, 16);
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (high_sock < 0 || high_exe < 0 || null < 0)
+		return -1;
+	for (int fd = 0; fd < 3; fd++)
+		if (dup2(null, fd) < 0)
+			return -1;
+	if (dup2(high_sock, AGENT_SOCKET) < 0 || dup2(high_exe, AGENT_EXE) < 0 ||
+	    fcntl(AGENT_EXE, F_SETFD, FD_CLOEXEC) < 0)
+		return -1;
+	return close_range(AGENT_EXE + 1, ~0u, 0);
+}
+
+static int build(const struct launch *l, struct err *err)
+{
+	int disk;
+	uid_t uid = l->root.two_users ? 0 : AGENT_UID;
+	if (l->root.two_users && setgroups(0, NULL) < 0)
+		return err_errno(err, "setgroups");
+	if (setresgid(uid, uid, uid) < 0 || setresuid(uid, uid, uid) < 0)
+		return err_errno(err, "change of user");
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/* The change of ids closed /proc/PID/ns to everyone; slirp4netns needs it from now on. */
+	prctl(PR_SET_DUMPABLE, 1);
+	const struct agent_msg placed = { .op = AGENT_PLACED };
+	packet_send(AGENT_SOCKET, &placed, sizeof placed, NULL, 0, NULL, 0);
+	setsid();
+	/* Only here: the group that this process is in now becomes the root of what it can see. */
+	if (unshare(CLONE_NEWCGROUP) < 0)
+		return err_errno(err, "cgroup namespace");
+	if (sethostname("e2b.local", 9) < 0)
+		return err_errno(err, "host name");
+	if (net_setup(l->root.internet, l->host, err) < 0 || rootfs_enter(&l->root, &disk, err) < 0)
+		return -1;
+	if (dup2(disk, AGENT_DISK) < 0)
+		return err_errno(err, "descriptors");
+	if (disk != AGENT_DISK)
+		close(disk);
+	if (drop_bounding(l->root.two_users) < 0)
+		return err_errno(err, "capabilities");
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return err_errno(err, "no_new_privs");
+	if (seccomp_apply(l->filter) < 0)
+		return err_errno(err, "seccomp");
+	return 0;
+}
+
+static void __attribute__((noreturn)) child(const struct launch *l, int sock)
+{
+	struct agent_msg go, failed = { .op = AGENT_FAILED };
+	struct err err = { 0 };
+	char numbers[3][24];
+	int fds[PACKET_FDS_MAX];
+	size_t nfds;
+	/* The engine's signals are none of the sandbox's, nor is its mask. */
+	for (int sig = 1; sig < NSIG; sig++)
+		signal(sig, SIG_DFL);
+	sigset_t none;
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	if (place_fds(sock, l->agent) < 0)
+		_exit(1);
+	if (packet_recv(AGENT_SOCKET, &go, sizeof go, fds, &nfds) != sizeof go)
+		_exit(1);
+	if (build(l, &err) == 0) {
+		snprintf(numbers[0], sizeof numbers[0], "%llu", (unsigned long long)l->memory);
+		snprintf(numbers[1], sizeof numbers[1], "%llu", (unsigned long long)l->root.disk);
+		snprintf(numbers[2], sizeof numbers[2], "%d", NPROC);
+		char *argv[] = { "init",     l->root.two_users ? "1" : "0",
+				 numbers[0], numbers[1],
+				 numbers[2], NULL };
+		char *env[] = { NULL };
+		syscall(SYS_execveat, AGENT_EXE, "", argv, env, AT_EMPTY_PATH);
+		err_errno(&err, "execute the agent");
+	}
+	packet_send(AGENT_SOCKET, &failed, sizeof failed, err.text, strlen(err.text) + 1, NULL, 0);
+	_exit(1);
+}
+
+static int write_map(pid_t pid, const char *which, const char *text)
+{
+	char path[64];
+	snprintf(path, sizeof path, "/proc/%d/%s", pid, which);
+	_close_ int fd = open(path, O_WRONLY | O_CLOEXEC);
+	return fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) ? 0 : -1;
+}
+
+/* root and user get two ids of this sandbox's own; one host id cannot stand for both. */
+static int map_ids(const struct launch *l, pid_t pid)
+{
+	char text[64];
+	if (l->root.two_users)
+		snprintf(text, sizeof text, "0 %d 1\n%d %d 1\n", 1 + 2 * l->slot, AGENT_UID,
+			 2 + 2 * l->slot);
+	else
+		snprintf(text, sizeof text, "%d 0 1\n", AGENT_UID);
+	if (!l->root.two_users && write_map(pid, "setgroups", "deny") < 0)
+		return -1;
+	return write_map(pid, "uid_map", text) < 0 ? -1 : write_map(pid, "gid_map", text);
+}
+
+int launch(const struct launch *l, pid_t *pid, int *sock, struct err *err)
+{
+	int pair[2];
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return err_errno(err, "socketpair");
+	_close_ int ours = pair[0], theirs = pair[1];
+	int size = 2 * PACKET_MAX;
+	setsockopt(ours, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+	setsockopt(theirs, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+	struct clone_args args = {
+		.flags = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC |
+			 CLONE_NEWUTS | (l->cgroup >= 0 ? CLONE_INTO_CGROUP : 0),
+		.exit_signal = SIGCHLD,
+		.cgroup = l->cgroup >= 0 ? (uint64_t)l->cgroup : 0,
+	};
+	pid_t p = (pid_t)syscall(SYS_clone3, &args, sizeof args);
+	if (p < 0)
+		return err_errno(err, "clone");
+	if (p == 0)
+		child(l, theirs);
+	struct agent_msg go = { .op = AGENT_GO };
+	if (map_ids(l, p) < 0 || fcntl(ours, F_SETFL, O_NONBLOCK) < 0 ||
+	    packet_send(ours, &go, sizeof go, NULL, 0, NULL, 0) < 0) {
+		err_errno(err, "id maps");
+		kill(p, SIGKILL);
+		return -1; /* the loop reaps it */
+	}
+	*pid = p;
+	*sock = steal_fd(&ours);
+	return 0;
+}
+
+int launch_load(const char *path, struct err *err)
+{
+	_close_ int in = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat st;
+	if (in < 0 || fstat(in, &st) < 0)
+		return err_errno(err, "%s", path);
+	_close_ int mem = memfd_create("init", MFD_CLOEXEC);
+	if (mem < 0)
+		return err_errno(err, "memfd_create");
+	for (off_t at = 0; at < st.st_size;)
+		if (sendfile(mem, in, &at, (size_t)(st.st_size - at)) <= 0)
+			return err_errno(err, "load %s", path);
+	fchmod(mem, 0555);
+	return steal_fd(&mem);
+}

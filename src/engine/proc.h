@@ -1,0 +1,53 @@
+/* Processes that envd's clients start: their pipes, their subscribers, their end. */
+#ifndef ENGINE_PROC_H
+#define ENGINE_PROC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/answer.h"
+#include "engine/http.h"
+#include "engine/sandbox.h"
+
+struct proc;
+
+/* What to start. */
+struct proc_spec {
+	const char *cmd, *cwd, *tag; /* cwd absolute; tag may be NULL */
+	struct json_object *args;    /* array of strings, or NULL */
+	struct json_object *envs;    /* object of strings, or NULL */
+	bool root, stdin_open;
+	int64_t timeout_ms; /* 0: none */
+	int keepalive_secs;
+};
+
+/* Start it; r gets its events (or the error) and then belongs to it. */
+void proc_start(struct sandbox *s, const struct proc_spec *spec, struct req *r);
+
+/* A template's start command: in the background, for no one. */
+void proc_start_command(struct sandbox *s, const char *command);
+
+/* By pid, or by tag when pid is 0; also one that ended less than 30 s ago. NULL when there is none.
+ */
+struct proc *proc_find(struct sandbox *s, int64_t pid, const char *tag);
+
+void proc_subscribe(struct proc *p, struct req *r, int keepalive_secs);
+
+/* Write to its stdin. -1: ERR_CONFLICT it has none, ERR_LIMIT the program does not read. */
+int proc_input(struct proc *p, const char *data, size_t n, struct err *err);
+void proc_close_input(struct proc *p);
+
+/* Send a signal; fn as for an agent's call. */
+int proc_signal(struct proc *p, int sig, agent_fn *fn, void *ctx);
+
+/* The processes that run, as List answers it. A new reference. */
+struct json_object *procs_list(struct sandbox *s);
+
+/* For the sandbox: a child inside ended (true when it was one of these), all streams are to be cut,
+ * or all is over. */
+bool procs_exited(struct sandbox *s, uint32_t id, int status);
+void procs_cut(struct sandbox *s);
+void procs_end(struct sandbox *s);
+
+#endif

@@ -1,0 +1,26 @@
+/* What a sandbox sees as its file system: one private tmpfs as its disk, the machine's /usr
+ * read-only, an /etc of its own, a /dev with six devices, its own /proc. */
+#ifndef ENGINE_ROOTFS_H
+#define ENGINE_ROOTFS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+#define ROOTFS_DRIVER "/etc/sandgate/kernel.py"
+#define ROOTFS_WHEELS "/opt/wheelhouse"
+
+struct rootfs {
+	uint64_t disk;      /* bytes */
+	bool two_users;     /* root and user; else all belongs to user */
+	bool internet;      /* a resolver is written */
+	bool wheelhouse;    /* bind KEEPER_WHEELS */
+	const char *driver; /* text of the Python driver */
+};
+
+/* Build it and make it the root of this process, which must be root of fresh user and mount
+ * namespaces. *disk becomes a descriptor of the whole disk, writable, as one mount. */
+int rootfs_enter(const struct rootfs *r, int *disk, struct err *err);
+
+#endif

@@ -1,0 +1,121 @@
+#include "engine/rpc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/surface.h"
+#include "wire/connect.h"
+#include "wire/httpfield.h"
+
+#define BODY_MAX (32u << 20) /* stdin may come in large pieces */
+
+/* The sandbox by its id: it may end while the body is on its way. */
+struct pending {
+	struct engine *e;
+	char id[SANDBOX_ID];
+	rpc_fn *fn;
+};
+
+struct envelope {
+	struct json_object *body;
+	int count;
+};
+
+static int on_envelope(void *ctx, unsigned flags, const char *payload, size_t n, struct err *err)
+{
+	struct envelope *v = ctx;
+	if (flags & CONNECT_COMPRESSED)
+		return err_set(err, ERR_INVALID, "compressed envelopes are not supported");
+	if (flags & CONNECT_END)
+		return 0;
+	if (v->count++)
+		return err_set(err, ERR_INVALID, "expected one message, got more");
+	return field_root(&v->body, payload, n, err);
+}
+
+static int read_stream(struct json_object **out, const struct buf *text, struct err *err)
+{
+	struct connect_dec d;
+	struct envelope v = { 0 };
+	connect_init(&d, BODY_MAX);
+	int rc = connect_feed(&d, text->p, text->len, on_envelope, &v, err);
+	if (rc == 0)
+		rc = connect_finish(&d, err);
+	connect_free(&d);
+	if (rc == 0 && !v.body)
+		rc = err_set(err, ERR_INVALID, "the request has no message");
+	if (rc < 0)
+		json_object_put(v.body);
+	else
+		*out = v.body;
+	return rc;
+}
+
+static void on_body(void *ctx, struct req *r, struct buf *text)
+{
+	struct pending *p = ctx;
+	struct sandbox *s = sandbox_find(p->e, p->id);
+	const char *basic = req_header(r, "Authorization");
+	char user[64] = "";
+	struct json_object *body = NULL;
+	struct err err;
+	bool root;
+	if (!s || s->state != SANDBOX_RUNNING) {
+		req_cut(r);
+		return;
+	}
+	int rc;
+	if (connect_is_stream(r))
+		rc = read_stream(&body, text, &err);
+	else if (!text->len)
+		body = json_object_new_object(), rc = 0;
+	else
+		rc = field_root(&body, text->p, text->len, &err);
+	if (rc < 0) {
+		answer_connect(r, CONNECT_INVALID_ARGUMENT, "%s", err.text);
+		return;
+	}
+	if (basic && http_basic_user(basic, user, sizeof user) < 0)
+		answer_connect(r, CONNECT_UNAUTHENTICATED, "invalid authorization header");
+	else if (!surface_user(s, user, &root))
+		answer_connect(r, CONNECT_UNAUTHENTICATED, "invalid username: '%s'", user);
+	else
+		p->fn(s, r, body, root);
+	json_object_put(body);
+}
+
+void rpc_collect(struct sandbox *s, struct req *r, rpc_fn *fn)
+{
+	struct pending *p = malloc(sizeof *p);
+	if (!p) {
+		answer_connect(r, CONNECT_RESOURCE_EXHAUSTED, "no memory");
+		return;
+	}
+	*p = (struct pending){ .e = s->engine, .fn = fn };
+	memcpy(p->id, s->id, sizeof p->id);
+	req_collect(r, BODY_MAX, on_body, p);
+}
+
+void rpc_dispatch(struct sandbox *s, struct req *r, const struct rpc_method *table, size_t n,
+		  const char *method)
+{
+	const char *type = req_header(r, "Content-Type");
+	if (strcmp(req_method(r), "POST") != 0) {
+		answer_error(r, 405, "method not allowed");
+		return;
+	}
+	for (size_t i = 0; i < n; i++) {
+		if (strcmp(table[i].name, method) != 0)
+			continue;
+		if (!table[i].fn)
+			answer_connect(r, CONNECT_UNIMPLEMENTED, "%s is not offered by this engine",
+				       method);
+		else if (!type ||
+			 (!connect_is_stream(r) && !http_type_is(type, "application/json")))
+			answer_error(r, 415, "unsupported content type");
+		else
+			rpc_collect(s, r, table[i].fn);
+		return;
+	}
+	answer_error(r, 404, "404 page not found");
+}

@@ -1,0 +1,105 @@
+/* Sandboxes: their life from create to the reaping of the last process. */
+#ifndef ENGINE_SANDBOX_H
+#define ENGINE_SANDBOX_H
+
+#include <json-c/json.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "engine/agent.h"
+#include "engine/engine.h"
+#include "engine/loop.h"
+#include "engine/template.h"
+
+#define SANDBOX_ID    22 /* "i" and 20 of [a-z0-9] */
+#define SANDBOX_TOKEN 33
+
+enum sandbox_state { SANDBOX_STARTING, SANDBOX_RUNNING, SANDBOX_PAUSED, SANDBOX_ENDED };
+
+/* What a create asks for. */
+struct sandbox_config {
+	const struct template *template;
+	struct json_object *metadata; /* object of strings, or NULL */
+	struct json_object *envs;     /* object of strings, or NULL */
+	int timeout;                  /* seconds */
+	bool auto_pause, auto_resume, internet, secure, private_traffic;
+	bool internet_asked; /* the request said so itself: shown by get */
+};
+
+#define USAGE_SAMPLES 60
+
+/* One measurement, as the control plane's metrics show it. */
+struct usage_sample {
+	int64_t real_us;
+	double cpu_pct;
+	struct agent_usage usage;
+};
+
+struct sandbox {
+	struct engine *engine;
+	struct sandbox *prev, *next;
+	char id[SANDBOX_ID];
+	char envd_token[SANDBOX_TOKEN];    /* "" when the sandbox is not secure */
+	char traffic_token[SANDBOX_TOKEN]; /* "" unless its ports are private */
+	struct sandbox_config config;      /* metadata and envs are references of its own */
+	enum sandbox_state state;
+	int64_t started_real, end_real; /* end_real means nothing while paused */
+	struct timer end_timer;
+
+	struct agent *agent;
+	pid_t pid, slirp; /* 0 once reaped */
+	int slot;         /* its pair of ids */
+	int cgroup;       /* directory, or -1 */
+	struct watch net; /* slirp4netns's word that it is ready */
+	int net_fd;
+	bool agent_ready, net_ready;
+	struct timer start_timer;
+	void (*created)(void *ctx, struct sandbox *s, const struct err *why);
+	void *created_ctx;
+	char failure[256];
+
+	struct proc *procs;       /* processes started by envd's clients */
+	struct context *contexts; /* of the code interpreter, oldest first */
+	struct usage_sample samples[USAGE_SAMPLES];
+	size_t nsamples;
+};
+
+/* Begin to make a sandbox. 0, and then created() comes exactly once, with the sandbox running or
+ * with NULL and the reason; or -1 when it was refused at once (ERR_LIMIT: too many). */
+int sandbox_create(struct engine *e, const struct sandbox_config *config,
+		   void (*created)(void *ctx, struct sandbox *s, const struct err *why), void *ctx,
+		   struct err *err);
+
+/* By id, running or paused; "id-clientid" is accepted. NULL when there is none. */
+struct sandbox *sandbox_find(struct engine *e, const char *id);
+
+/* End it now: streams are cut, processes killed, the pointer is dead to everyone but the reaper. */
+void sandbox_end(struct sandbox *s);
+void sandbox_end_all(struct engine *e);
+
+/* A child process of the engine was reaped. */
+void sandbox_reaped(struct engine *e, pid_t pid);
+
+/* The new end is now + secs, cut to the longest life; extend_only keeps a later one. ERR_INVALID
+ * when its life is used up already. */
+int sandbox_set_timeout(struct sandbox *s, int secs, bool extend_only, struct err *err);
+
+int sandbox_pause(struct sandbox *s, struct err *err); /* streams are cut, processes stopped */
+int sandbox_resume(struct sandbox *s, int secs, struct err *err);
+
+int sandbox_count(const struct engine *e, enum sandbox_state state);
+
+/* Variables of a process inside, as "NAME=value\0" strings behind each other: PATH, HOME and so on,
+ * the template's, the sandbox's, then extra's. 0, or -1 when out is full. */
+int sandbox_environment(const struct sandbox *s, bool root, struct json_object *extra,
+			struct buf *out);
+/* The sandbox's own variables, for GET /envs. A new reference. */
+struct json_object *sandbox_envs(const struct sandbox *s);
+
+/* Measure now; fn gets the newest sample, or NULL when the sandbox ended first. */
+void sandbox_measure(struct sandbox *s, void (*fn)(void *ctx, const struct usage_sample *u),
+		     void *ctx);
+
+#endif
