@@ -252,43 +252,66 @@ static int start(struct program *p, struct err *err)
 	return sandbox_create(e, &probe, on_probed, p, err);
 }
 
-int main(int argc, char **argv)
+/* All that is read as the user who started us. -1, or an exit status. */
+static int prepare(struct program *p, struct options *o, int argc, char **argv)
 {
-	static struct program p;
-	struct options o;
-	struct err err = { 0 };
-	if (options_parse(&o, argc, argv, &err) < 0)
+	struct err err;
+	if (options_parse(o, argc, argv, &err) < 0)
 		return fail(2, &err);
-	if (o.help) {
+	if (o->help) {
 		fputs(options_help, stdout);
 		return 0;
 	}
-	p.engine.opt = &o;
-	if (o.wheelhouse && access(o.wheelhouse, R_OK | X_OK) < 0) {
-		err_errno(&err, "--wheelhouse %s", o.wheelhouse);
+	if (o->wheelhouse && access(o->wheelhouse, R_OK | X_OK) < 0) {
+		err_errno(&err, "--wheelhouse %s", o->wheelhouse);
 		return fail(2, &err);
 	}
-	if (templates_load(&p.engine.templates, o.templates, &err) < 0)
+	if (templates_load(&p->engine.templates, o->templates, &err) < 0)
 		return fail(2, &err);
-	if (open_listener(&p, &o, &err) < 0)
+	if (open_listener(p, o, &err) < 0)
 		return fail(err.code == ERR_INVALID ? 2 : 1, &err);
-	p.engine.agent_exe = load_agent(&err);
-	if (p.engine.agent_exe < 0 || keeper_split(&o, &p.engine.ground, &err) < 0)
+	p->engine.agent_exe = load_agent(&err);
+	return p->engine.agent_exe < 0 ? fail(1, &err) : -1;
+}
+
+static int serve(struct program *p)
+{
+	struct err err;
+	if (keeper_split(p->engine.opt, &p->engine.ground, &err) < 0)
 		return fail(1, &err);
 	raise_limits();
-	if (start(&p, &err) < 0)
+	if (start(p, &err) < 0)
 		return fail(1, &err);
-	loop_run(p.engine.loop);
-	http_free(p.engine.http);
-	if (p.engine.http == NULL)
-		close(p.listen_fd);
-	timer_stop(&p.sampling);
-	watch_del(&p.signals);
-	close(p.signal_fd);
-	loop_free(p.engine.loop);
-	templates_free(p.engine.templates);
-	free(p.engine.slots);
-	free(p.engine.filter.rules.filter);
+	loop_run(p->engine.loop);
+	return p->exit_code;
+}
+
+static void clean_up(struct program *p)
+{
+	if (p->engine.http)
+		http_free(p->engine.http);
+	else
+		close_fd(&p->listen_fd);
+	timer_stop(&p->sampling);
+	watch_del(&p->signals);
+	close_fd(&p->signal_fd);
+	close_fd(&p->engine.agent_exe);
+	loop_free(p->engine.loop);
+	templates_free(p->engine.templates);
+	free(p->engine.slots);
+	free(p->engine.filter.rules.filter);
+}
+
+int main(int argc, char **argv)
+{
+	struct options o = { 0 };
+	struct program p = { .engine = { .opt = &o, .agent_exe = -1 },
+			     .signal_fd = -1,
+			     .listen_fd = -1 };
+	int code = prepare(&p, &o, argc, argv);
+	if (code < 0)
+		code = serve(&p);
+	clean_up(&p);
 	options_free(&o);
-	return p.exit_code;
+	return code;
 }

@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/packet.h"
@@ -103,7 +104,14 @@ run(const struct agent_msg *msg, const char *cwd, char **argv, char **env, const
 		code = errno == ENOENT ? 127 : 126;
 		why = argv[0];
 	}
-	dprintf(STDERR_FILENO, "%s: %s\n", why, strerror(errno));
+	/* Nothing that could allocate: the limit on memory is in force already. */
+	const char *text = strerrordesc_np(errno);
+	struct iovec line[] = { { (void *)why, strlen(why) },
+				{ ": ", 2 },
+				{ (void *)text, text ? strlen(text) : 0 },
+				{ "\n", 1 } };
+	if (writev(STDERR_FILENO, line, 4) < 0)
+		code = 126;
 	_exit(code);
 }
 

@@ -1,13 +1,14 @@
 #include "base/buf.h"
 
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 void *buf_room(struct buf *b, size_t n)
 {
-	if (n > b->max || b->len > b->max - n)
+	if (n > b->max || b->len > b->max - n || b->len + n > SIZE_MAX / 4)
 		return NULL;
 	size_t need = b->len + n + 1;
 	if (need > b->cap) {
@@ -19,6 +20,7 @@ void *buf_room(struct buf *b, size_t n)
 			return NULL;
 		b->p = p;
 		b->cap = cap;
+		b->p[b->len] = '\0';
 	}
 	return b->p + b->len;
 }

@@ -37,37 +37,60 @@ const char *clock_rfc3339(char out[CLOCK_TEXT], int64_t real_us)
 	return out;
 }
 
+/* Exactly n digits, a number from min to max; *s moves behind them. */
+static int digits(const char **s, int n, int min, int max, int *out)
+{
+	int v = 0;
+	for (; n > 0; n--, ++*s) {
+		if (**s < '0' || **s > '9')
+			return -1;
+		v = v * 10 + (**s - '0');
+	}
+	*out = v;
+	return v < min || v > max ? -1 : 0;
+}
+
+static int literal(const char **s, const char *any)
+{
+	if (!**s || !strchr(any, **s))
+		return -1;
+	++*s;
+	return 0;
+}
+
 int clock_parse_rfc3339(const char *s, int64_t *real_us)
 {
 	struct tm tm = { 0 };
 	int64_t us = 0;
-	long offset = 0;
-	const char *p = strptime(s, "%Y-%m-%d", &tm);
-	if (!p || (*p != 'T' && *p != 't'))
+	int h = 0, m = 0, sign = 1;
+	if (digits(&s, 4, 0, 9999, &tm.tm_year) < 0 || literal(&s, "-") < 0 ||
+	    digits(&s, 2, 1, 12, &tm.tm_mon) < 0 || literal(&s, "-") < 0 ||
+	    digits(&s, 2, 1, 31, &tm.tm_mday) < 0 || literal(&s, "Tt") < 0 ||
+	    digits(&s, 2, 0, 23, &tm.tm_hour) < 0 || literal(&s, ":") < 0 ||
+	    digits(&s, 2, 0, 59, &tm.tm_min) < 0 || literal(&s, ":") < 0 ||
+	    digits(&s, 2, 0, 60, &tm.tm_sec) < 0)
 		return -1;
-	p = strptime(p + 1, "%H:%M:%S", &tm);
-	if (!p)
-		return -1;
-	if (*p == '.') {
+	if (*s == '.') {
 		int64_t unit = SECOND_US / 10;
-		if (p[1] < '0' || p[1] > '9')
+		if (s[1] < '0' || s[1] > '9')
 			return -1;
-		for (p++; *p >= '0' && *p <= '9'; p++, unit /= 10)
-			us += (*p - '0') * unit;
+		for (s++; *s >= '0' && *s <= '9'; s++, unit /= 10)
+			us += (*s - '0') * unit;
 	}
-	if (*p == 'Z' || *p == 'z') {
-		p++;
-	} else if (*p == '+' || *p == '-') {
-		int h, m, used = 0;
-		if (sscanf(p + 1, "%2d:%2d%n", &h, &m, &used) != 2 || used != 5)
+	if (*s == '+' || *s == '-') {
+		sign = *s++ == '-' ? -1 : 1;
+		if (digits(&s, 2, 0, 23, &h) < 0 || literal(&s, ":") < 0 ||
+		    digits(&s, 2, 0, 59, &m) < 0)
 			return -1;
-		offset = (h * 60 + m) * 60 * (*p == '-' ? -1 : 1);
-		p += 1 + used;
-	} else {
+	} else if (literal(&s, "Zz") < 0) {
 		return -1;
 	}
-	if (*p)
+	tm.tm_year -= 1900;
+	tm.tm_mon -= 1;
+	int day = tm.tm_mday;
+	int64_t secs = timegm(&tm);
+	if (*s || tm.tm_mday != day) /* the 31st of a shorter month became another day */
 		return -1;
-	*real_us = ((int64_t)timegm(&tm) - offset) * SECOND_US + us;
+	*real_us = (secs - sign * (h * 3600 + m * 60)) * SECOND_US + us;
 	return 0;
 }

@@ -326,31 +326,25 @@ static int on_piece(void *ctx, const char *p, size_t n)
 	return 0;
 }
 
-static void on_complete(void *ctx)
-{
-	struct upload *u = ctx;
-	u->body_done = true;
-	if (!u->opening)
-		advance(u);
-}
-
-static void on_body_gone(void *ctx)
+static void on_gone(void *ctx)
 {
 	free_upload(ctx);
 }
 
-static const struct req_sink sink = { on_piece, on_complete, on_body_gone };
+static const struct req_owner owner = { .gone = on_gone };
 
-/* Between the end of the body and the answer the client can still leave; before that the sink hears
- * of it. */
-static void on_client_gone(void *ctx)
+/* From here on nobody but the owner hears of the client's departure; until here the sink does. */
+static void on_complete(void *ctx)
 {
 	struct upload *u = ctx;
-	if (u->body_done)
-		free_upload(u);
+	u->body_done = true;
+	if (!u->failed)
+		req_own(u->req, &owner, u);
+	if (!u->opening)
+		advance(u);
 }
 
-static const struct req_owner owner = { .gone = on_client_gone };
+static const struct req_sink sink = { on_piece, on_complete, on_gone };
 
 static int set_up(struct upload *u, struct req *r, struct err *err)
 {
@@ -393,6 +387,5 @@ void upload_start(struct sandbox *s, struct req *r, const struct file_call *call
 		free_upload(u);
 		return;
 	}
-	req_own(r, &owner, u);
 	req_stream_body(r, &sink, u);
 }
