@@ -76,6 +76,10 @@ static int build(const struct launch *l, struct err *err)
 	const struct agent_msg placed = { .op = AGENT_PLACED };
 	packet_send(AGENT_SOCKET, &placed, sizeof placed, NULL, 0, NULL, 0);
 	setsid();
+	/* When the machine runs out of memory, a sandbox goes before anything else does. */
+	_close_ int oom = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+	if (oom >= 0 && write(oom, "900", 3) < 0)
+		return err_errno(err, "oom_score_adj");
 	/* Only here: the group that this process is in now becomes the root of what it can see. */
 	if (unshare(CLONE_NEWCGROUP) < 0)
 		return err_errno(err, "cgroup namespace");
