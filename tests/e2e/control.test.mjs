@@ -694,6 +694,34 @@ describe('control plane', SUITE, () => {
     }
   });
 
+  // ------------------------------------------------------------------------------------------------------------ tokens
+
+  test('private traffic: ports but envd need the traffic token', async () => {
+    const sandbox = await engine.create('notebook', { network: { allowPublicTraffic: false } });
+    assert.match(sandbox.trafficAccessToken, /^[a-z0-9]{20,}$/);
+    assert.equal((await sandbox.runCode('1+1')).text, '2', 'the SDK sends it');
+    assert.equal(await output(sandbox, 'echo envd needs none'), 'envd needs none');
+    const ask = (headers) => engine.inside(sandbox, INTERPRETER, 'GET', '/health', { headers });
+    assert.equal((await ask({ 'e2b-traffic-access-token': sandbox.trafficAccessToken })).status, 200);
+    const missing = await ask({});
+    assert.equal(missing.status, 403, missing.text);
+    assert.match(missing.json.message, /Token header 'e2b-traffic-access-token' is missing/);
+    const wrong = await ask({ 'e2b-traffic-access-token': 'x'.repeat(32) });
+    assert.equal(wrong.status, 403, wrong.text);
+    assert.match(wrong.json.message, /'e2b-traffic-access-token' is invalid/);
+    await sandbox.kill();
+  });
+
+  test('v1 without secure has no token and asks for none; with it, it does', async () => {
+    for (const secure of [false, true]) {
+      const made = await rawCreate({ secure }, '/sandboxes');
+      assert.equal(typeof made.envdAccessToken, secure ? 'string' : 'undefined');
+      const res = await engine.inside({ sandboxId: made.sandboxID }, ENVD, 'GET', '/envs');
+      assert.equal(res.status, secure ? 401 : 200, res.text);
+      await engine.api('DELETE', `/sandboxes/${made.sandboxID}`);
+    }
+  });
+
   // ------------------------------------------------------------------------------------------------------------ not offered
 
   test('routes of the control plane that are not offered answer 501 with their name', async () => {
@@ -714,6 +742,31 @@ describe('control plane', SUITE, () => {
       /network/i,
     );
     await engine.api('DELETE', `/sandboxes/${id}`);
+  });
+
+  test('options that cannot be honoured are refused by name, not passed over', async () => {
+    const options = {
+      iam: { tokens: { t: { audience: 'a' } } },
+      mcp: { github: {} },
+      volumeMounts: [{ name: 'v', path: '/mnt' }],
+    };
+    for (const [name, value] of Object.entries(options))
+      assertError(await engine.api('POST', '/v2/sandboxes', { json: { templateID: 'base', [name]: value } }), 501, new RegExp(name));
+    assertError(
+      await engine.api('POST', '/v2/sandboxes', { json: { templateID: 'base', autoPause: true, autoPauseMemory: false } }),
+      501,
+      /autoPauseMemory/,
+    );
+    assertError(await engine.api('POST', '/v2/sandboxes', { json: { templateID: 'base', autoPauseMemory: false } }), 400, /autoPauseMemory/);
+    const sandbox = await engine.create('base');
+    const id = sandbox.sandboxId;
+    assertError(await engine.api('POST', `/sandboxes/${id}/pause`, { json: { memory: false } }), 501, /memory/);
+    assertError(await engine.api('POST', `/v2/sandboxes/${id}/connect`, { json: { memory: false } }), 501, /memory/);
+    assertError(await engine.envd(sandbox, 'POST', '/files/compose', { json: { source_paths: [], destination: 'x' } }), 501, /compose/);
+    const input = await engine.rpc(sandbox, 'process.Process/StreamInput', {});
+    assert.equal(input.json.code, 'unimplemented', input.text);
+    assert.equal(await output(sandbox, 'echo untouched'), 'untouched');
+    await sandbox.kill();
   });
 
   test('the SDK reports what is not offered at once', async () => {
