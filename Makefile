@@ -35,8 +35,9 @@ LIB     := $(BUILD)/libsandgate.a
 PROGS   := $(BUILD)/sandgate-engine $(BUILD)/sandgate-agent
 UNITS   := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
 
-# A unit test is linked with the archive of wire and base. One that needs more names it here,
-# for instance: test_template_OBJS := engine/template.o
+# A unit test is linked with the archive of wire and base. One that needs more names it here.
+test_template_OBJS := engine/template.o
+test_loop_OBJS     := engine/loop.o
 
 # Builds happen under a lock, so that two makes may run in one checkout.
 JOBS   = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc))
