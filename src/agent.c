@@ -1,6 +1,5 @@
 /* sandgate-agent: pid 1 of a sandbox. It starts processes, touches files and reaps, for the engine
  * at the other end of descriptor 3; when that is closed it exits, and with it everything inside.
- * Descriptor 4 is the sandbox's disk.
  *
  * Usage: init TWO_USERS DATA_BYTES FILE_BYTES NPROC (given by the engine's launcher, never by a
  * person). */
@@ -215,7 +214,6 @@ int main(int argc, char **argv)
 	struct pollfd p[2] = { { .fd = ENGINE, .events = POLLIN },
 			       { .fd = signalfd(-1, &chld, SFD_CLOEXEC), .events = POLLIN } };
 	fcntl(ENGINE, F_SETFD, FD_CLOEXEC);
-	fcntl(FILES_DISK, F_SETFD, FD_CLOEXEC);
 	struct agent_msg ready = { .op = AGENT_READY };
 	if (p[1].fd < 0 || packet_send(ENGINE, &ready, sizeof ready, NULL, 0, NULL, 0) < 0)
 		return 1;

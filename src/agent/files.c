@@ -196,11 +196,7 @@ static int put_entry(struct buf *json, const char *path, const struct stat *st)
 	put_field(json, "owner", owner_name(st->st_uid, number));
 	put_field(json, "group", owner_name(st->st_gid, number));
 	if (link) {
-		if (!realpath(path, target)) {
-			ssize_t n = readlink(path, target, sizeof target - 1);
-			target[n < 0 ? 0 : n] = '\0';
-		}
-		put_field(json, "symlinkTarget", target);
+		put_field(json, "symlinkTarget", realpath(path, target) ? target : path);
 	}
 	int64_t us = (int64_t)st->st_mtim.tv_sec * SECOND_US + st->st_mtim.tv_nsec / 1000;
 	return buf_addf(json, "\"modifiedTime\":\"%s\"}", clock_rfc3339(when, us)) < 0 ? -ENOBUFS
@@ -268,7 +264,7 @@ int file_mkdir(const char *path, struct owner who)
 {
 	struct stat st;
 	if (stat(path, &st) == 0)
-		return S_ISDIR(st.st_mode) ? -EEXIST : -ENOTDIR;
+		return S_ISDIR(st.st_mode) ? -EEXIST : -ENOTEMPTY;
 	char part[PATH_TEXT];
 	int rc = make_parents(path, who, part);
 	return rc < 0 ? rc : make_one(path, who);
@@ -283,13 +279,7 @@ int file_move(const char *from, const char *to, struct owner who)
 	int rc = make_parents(to, who, part);
 	if (rc < 0)
 		return rc;
-	if (rename(from, to) == 0)
-		return 0;
-	/* The writable folders are mounts of their own on one disk; seen as a whole it has no
-	 * borders. */
-	if (errno != EXDEV || renameat(FILES_DISK, from + 1, FILES_DISK, to + 1) < 0)
-		return -errno;
-	return 0;
+	return rename(from, to) < 0 ? -errno : 0;
 }
 
 int file_remove(const char *path)

@@ -15,15 +15,13 @@ struct owner {
 	gid_t gid;
 };
 
-/* The sandbox's whole disk as one mount, open in the agent. */
-#define FILES_DISK 4
-
 /* All return 0 or a negative errno; descriptors are of regular files only, and never on /proc. */
 int file_open_read(const char *path, int *fd);
 /* bad (PATH_TEXT bytes) is the component that is no directory, for -ENOTDIR. */
 int file_open_write(const char *path, struct owner who, int *fd, char *bad);
-int file_entry(const char *path, struct buf *json);                /* append an EntryInfo */
-int file_list(const char *path, int depth, struct buf *json);      /* append {"entries":[...]} */
+int file_entry(const char *path, struct buf *json);           /* append an EntryInfo */
+int file_list(const char *path, int depth, struct buf *json); /* append {"entries":[...]} */
+/* -EEXIST: it is there; -ENOTEMPTY: something else is; -ENOTDIR: a parent is no folder. */
 int file_mkdir(const char *path, struct owner who);                /* with parents */
 int file_move(const char *from, const char *to, struct owner who); /* makes to's parents */
 int file_remove(const char *path); /* a whole tree; absent is fine */

@@ -122,6 +122,12 @@ static void finish_run(struct context *c, const char *name, const char *value)
 	free_run(run);
 }
 
+/* The kernel died by itself: Jupyter starts another one, and this is what its clients hear. */
+static void finish_crashed(struct context *c)
+{
+	finish_run(c, "ContextRestarting", "Context was restarted");
+}
+
 static void finish_unexpectedly(struct context *c)
 {
 	finish_run(c, "UnexpectedEndOfExecution",
@@ -278,7 +284,7 @@ static void on_died(void *ctx)
 {
 	struct context *c = ctx;
 	if (c->running)
-		finish_unexpectedly(c);
+		finish_crashed(c);
 	bool was_ready = c->ready;
 	kernel_free(c->kernel);
 	c->kernel = NULL;
@@ -407,7 +413,7 @@ struct json_object *contexts_json(const struct sandbox *s)
 void context_restart(struct context *c)
 {
 	if (c->running)
-		finish_run(c, "ContextRestarting", "Context was restarted");
+		finish_unexpectedly(c);
 	replace_kernel(c);
 }
 

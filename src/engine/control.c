@@ -478,6 +478,23 @@ static void templates(struct call *c, struct req *r, struct json_object *body)
 	listing_templates(c->e, r);
 }
 
+/* Whether a name is taken, and by which template. */
+static void alias(struct call *c, struct req *r, struct json_object *body)
+{
+	const struct template *t;
+	char name[128];
+	(void)body;
+	if (uri_decode(name, sizeof name, c->id, strlen(c->id), false) < 0 ||
+	    template_find(c->e->templates, name, &t, NULL) < 0) {
+		answer_error(r, 404, "template '%s' not found", c->id);
+		return;
+	}
+	struct json_object *o = json_object_new_object();
+	json_object_object_add(o, "templateID", json_object_new_string(t->id));
+	json_object_object_add(o, "public", json_object_new_boolean(true));
+	answer_json(r, 200, o);
+}
+
 static void not_here(struct call *c, struct req *r, struct json_object *body)
 {
 	(void)c;
@@ -507,6 +524,7 @@ static const struct row {
 	{ "GET", "/sandboxes/{}/metrics", NO_BODY, metrics },
 	{ "GET", "/templates", NO_BODY, templates },
 	{ "GET", "/v2/templates", NO_BODY, templates },
+	{ "GET", "/templates/aliases/{}", NO_BODY, alias },
 	/* E2B has these, this engine has not. */
 	{ "*", "/sandboxes/{}/network", NO_BODY, not_here },
 	{ "*", "/sandboxes/{}/fork", NO_BODY, not_here },
@@ -596,7 +614,7 @@ static void dispatch(struct engine *e, struct req *r, const struct row *row, con
 {
 	struct call call = { .e = e, .v2 = !strncmp(row->path, "/v2/", 4) };
 	snprintf(call.id, sizeof call.id, "%s", id);
-	if (*id && row->fn != not_here && !id_valid(id)) {
+	if (*id && row->fn != not_here && row->fn != alias && !id_valid(id)) {
 		answer_error(r, 400, "Invalid sandbox ID");
 		return;
 	}

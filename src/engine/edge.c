@@ -145,6 +145,17 @@ void edge_route(void *app, struct req *r)
 		answer_error(r, 405, "method not allowed");
 		return;
 	}
+	/* Any page may call, as at E2B: what protects a call is its key or token, never a cookie.
+	 */
+	req_add_header(r, "Access-Control-Allow-Origin", "*");
+	if (!strcmp(req_method(r), "OPTIONS")) {
+		req_add_header(r, "Access-Control-Allow-Methods",
+			       "GET, HEAD, POST, PUT, PATCH, DELETE");
+		req_add_header(r, "Access-Control-Allow-Headers", "*");
+		answer_empty(r, 204);
+		return;
+	}
+	req_add_header(r, "Access-Control-Expose-Headers", "X-Next-Token, X-Total-Running");
 	int found = find_target(r, &t);
 	if (found < 0)
 		return;

@@ -88,13 +88,7 @@ void envd_route(struct sandbox *s, struct req *r)
 {
 	const char *method = req_method(r), *path = req_path(r);
 	bool get = !strcmp(method, "GET");
-	req_add_header(r, "Access-Control-Allow-Origin", "*");
-	if (!strcmp(method, "OPTIONS")) {
-		req_add_header(r, "Access-Control-Allow-Methods",
-			       "GET, HEAD, POST, PUT, PATCH, DELETE");
-		req_add_header(r, "Access-Control-Allow-Headers", "*");
-		answer_empty(r, 204);
-	} else if (get && !strcmp(path, "/health")) {
+	if (get && !strcmp(path, "/health")) {
 		req_add_header(r, "Cache-Control", "no-store");
 		answer_empty(r, 204);
 	} else if (reserved(path)) {

@@ -98,9 +98,12 @@ static void mkdir_failed(struct call *c, int error)
 	if (error == EEXIST)
 		answer_connect(c->req, CONNECT_ALREADY_EXISTS, "directory already exists: %s",
 			       c->path);
-	else if (error == ENOTDIR)
+	else if (error == ENOTEMPTY)
 		answer_connect(c->req, CONNECT_INVALID_ARGUMENT,
 			       "path already exists but it is not a directory: %s", c->path);
+	else if (error == ENOTDIR)
+		answer_connect(c->req, CONNECT_INTERNAL,
+			       "error getting file info: stat %s: not a directory", c->path);
 	else
 		failed_plainly(c, error, "error creating directory");
 }

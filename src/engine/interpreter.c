@@ -84,6 +84,8 @@ static void execute(struct sandbox *s, struct req *r, struct json_object *body)
 		unprocessable(r, err.text);
 		return;
 	}
+	if (context_id && !*context_id)
+		context_id = NULL;
 	if (context_id && language) {
 		answer_text(r, 400, "Only one of context_id or language can be provided");
 		return;

@@ -26,22 +26,34 @@
 
 /* ---- the state folder ---- */
 
-/* One engine a folder; the lock dies with the keeper, however it ends. */
+static void lock_path(char *out, size_t cap, const char *dir)
+{
+	snprintf(out, cap, "%s/lock", dir);
+}
+
+/* One engine a folder; the lock dies with the keeper, however it ends. An engine that ends removes
+ * the file, so the one we locked may be another than the one that is there now: then it is tried
+ * again. */
 static int lock_state(const char *dir, struct err *err)
 {
+	char path[4096];
+	struct stat ours, there;
 	if (mkdir(dir, 0755) < 0 && errno != EEXIST)
 		return err_errno(err, "--state %s", dir);
-	_close_ int d = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (d < 0)
-		return err_errno(err, "--state %s", dir);
-	int lock = openat(d, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	if (lock < 0)
-		return err_errno(err, "--state %s: lock", dir);
-	if (flock(lock, LOCK_EX | LOCK_NB) < 0) {
-		close(lock);
-		return err_set(err, ERR_CONFLICT, "--state %s is in use by another engine", dir);
+	lock_path(path, sizeof path, dir);
+	for (int i = 0; i < 100; i++) {
+		_close_ int lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+		if (lock < 0)
+			return err_errno(err, "--state %s: lock", dir);
+		if (flock(lock, LOCK_EX | LOCK_NB) < 0)
+			break;
+		if (fstat(lock, &ours) == 0 && stat(path, &there) == 0 &&
+		    ours.st_ino == there.st_ino) {
+			steal_fd(&lock); /* it stays open on purpose */
+			return 0;
+		}
 	}
-	return 0; /* the descriptor stays open on purpose */
+	return err_set(err, ERR_CONFLICT, "--state %s is in use by another engine", dir);
 }
 
 static void trace_path(char *out, size_t cap, const char *dir)
@@ -258,6 +270,8 @@ finish(const struct options *o, const struct ground *g, int status)
 	if (g->cgroup_top[0])
 		cgroup_remove_top(g->cgroup_top);
 	trace_path(path, sizeof path, o->state);
+	unlink(path);
+	lock_path(path, sizeof path, o->state);
 	unlink(path);
 	if (WIFEXITED(status))
 		_exit(WEXITSTATUS(status));

@@ -17,9 +17,11 @@ import builtins
 import codecs
 import collections
 import fcntl
+import functools
 import gc
 import getpass
-import importlib
+import importlib.abc
+import importlib.util
 import io
 import json
 import os
@@ -56,6 +58,7 @@ import_ipython()
 from IPython.core import interactiveshell
 from IPython.core.async_helpers import get_asyncio_loop
 from IPython.core.autocall import ExitAutocall
+from IPython.core.display_functions import display
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
 from IPython.core.error import StdinNotImplementedError, UsageError
@@ -143,6 +146,34 @@ def frame_data(frame):
         return {text_of(name): plain(column.tolist()) for name, column in zip(frame.columns, columns)}
     except Exception:
         return None                                             # text and html are still there
+
+
+def json_data(value):
+    """The `json` of a list or dict; None when something in it has no place in JSON."""
+    left = MAX_CELLS
+
+    def convert(value, depth):
+        nonlocal left
+        left -= 1
+        if left < 0 or depth > 50:
+            raise ValueError
+        if value is None or isinstance(value, (bool, str)):
+            return value
+        if isinstance(value, (int, float)):
+            return plain(value)
+        if isinstance(value, dict):
+            return {text_of(k): convert(v, depth + 1) for k, v in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [convert(v, depth + 1) for v in value]
+        for method in ("isoformat", "tolist"):
+            if hasattr(value, method):
+                return convert(getattr(value, method)(), depth + 1)
+        raise TypeError
+
+    try:
+        return convert(value, 0)
+    except Exception:
+        return None                                             # text is still there
 
 
 def mime_value(mime, value):
@@ -754,6 +785,38 @@ def set_env(env):
 environ = os.environ                    # the user may replace os.environ
 
 
+# --- pictures ---
+
+class ImageHook(importlib.abc.MetaPathFinder):
+    """Has every PIL image that is saved to a named file shown as well, as E2B's template does.
+
+    It waits for the import of PIL.Image, so that nobody pays for it who does not use it.
+    """
+
+    def find_spec(self, name, path, target=None):
+        if name != "PIL.Image":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        execute = spec.loader.exec_module
+
+        def exec_module(module):
+            execute(module)
+            module.Image.save = shown_first(module.Image.save)
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+def shown_first(save):
+    @functools.wraps(save)
+    def save_and_show(image, fp, *args, **kw):
+        if isinstance(fp, str):
+            display(image)
+        return save(image, fp, *args, **kw)
+    return save_and_show
+
+
 # --- start and end ---
 
 def prepare():
@@ -771,6 +834,9 @@ def prepare():
     formatter = DataFormatter(parent=shell.display_formatter)
     formatter.for_type_by_name("pandas.core.frame", "DataFrame", frame_data)
     shell.display_formatter.formatters[formatter.format_type] = formatter
+    for kind in (list, dict):
+        shell.display_formatter.formatters["application/json"].for_type(kind, json_data)
+    sys.meta_path.insert(0, ImageHook())
     builtins.input, getpass.getpass = no_input, no_getpass
     importlib.invalidate_caches()                               # its first call imports
     gc.collect()

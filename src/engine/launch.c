@@ -23,8 +23,7 @@
 #include "wire/agentmsg.h"
 
 #define AGENT_SOCKET 3
-#define AGENT_DISK   4
-#define AGENT_EXE    5
+#define AGENT_EXE    4
 #define NPROC        1024
 
 /* What the agent keeps as root inside: to act on files for everyone, to start processes as anyone,
@@ -64,7 +63,6 @@ static int place_fds(int sock, int exe)
 
 static int build(const struct launch *l, struct err *err)
 {
-	int disk;
 	uid_t uid = l->root.two_users ? 0 : AGENT_UID;
 	if (l->root.two_users && setgroups(0, NULL) < 0)
 		return err_errno(err, "setgroups");
@@ -85,12 +83,8 @@ static int build(const struct launch *l, struct err *err)
 		return err_errno(err, "cgroup namespace");
 	if (sethostname("e2b.local", 9) < 0)
 		return err_errno(err, "host name");
-	if (net_setup(l->root.internet, l->host, err) < 0 || rootfs_enter(&l->root, &disk, err) < 0)
+	if (net_setup(l->root.internet, l->host, err) < 0 || rootfs_enter(&l->root, err) < 0)
 		return -1;
-	if (dup2(disk, AGENT_DISK) < 0)
-		return err_errno(err, "descriptors");
-	if (disk != AGENT_DISK)
-		close(disk);
 	if (drop_bounding(l->root.two_users) < 0)
 		return err_errno(err, "capabilities");
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)

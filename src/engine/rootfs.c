@@ -21,14 +21,12 @@
 
 /* Parts of the machine's /etc that programs need and that hold no secret. */
 static const char *const etc_parts[] = {
-	"alternatives", "bash.bashrc",  "ca-certificates", "debian_version",
-	"fonts",        "gai.conf",     "inputrc",         "ld.so.cache",
-	"ld.so.conf",   "ld.so.conf.d", "localtime",       "magic",
-	"magic.mime",   "matplotlibrc", "mime.types",      "os-release",
-	"profile",      "profile.d",    "protocols",       "python3",
-	"python3.11",   "python3.12",   "python3.13",      "rpc",
-	"services",     "skel",         "ssl/certs",       "ssl/openssl.cnf",
-	"terminfo",     "timezone",     "xattr.conf",
+	"alternatives",    "bash.bashrc", "ca-certificates", "debian_version", "fonts",
+	"gai.conf",        "inputrc",     "ld.so.cache",     "ld.so.conf",     "ld.so.conf.d",
+	"localtime",       "magic",       "magic.mime",      "matplotlibrc",   "mime.types",
+	"os-release",      "protocols",   "python3",         "python3.11",     "python3.12",
+	"python3.13",      "rpc",         "services",        "skel",           "ssl/certs",
+	"ssl/openssl.cnf", "terminfo",    "timezone",        "xattr.conf",
 };
 
 static const char *const devices[] = { "null", "zero", "full", "random", "urandom", "tty" };
@@ -51,7 +49,7 @@ static const struct dir dirs[] = {
 	{ "run/shm", 01777, false }, { "tmp", 01777, false },     { "var", 0755, false },
 	{ "var/tmp", 01777, false }, { "var/lib", 0755, false },  { "var/cache", 0755, false },
 	{ "var/log", 0755, false },  { "opt", 0755, false },      { "srv", 0755, false },
-	{ "mnt", 0755, false },      { "media", 0755, false },    { "root", 0700, false },
+	{ "mnt", 0755, false },      { "media", 0755, false },    { "root", 0755, false },
 	{ "home", 0755, false },     { "home/user", 0755, true },
 };
 
@@ -134,6 +132,11 @@ static int write_etc(const struct rootfs *r, struct err *err)
 				     "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n";
 	static const char group[] = "root:x:0:\nuser:x:1000:\nnogroup:x:65534:\n";
 	static const char hosts[] = "127.0.0.1 localhost e2b.local\n::1 localhost\n";
+	/* The machine's own would bring its folders and variables along. */
+	static const char profile[] =
+		"PATH=$HOME/.local/bin:" ROOTFS_PATH "\nexport PATH\n"
+		"[ -n \"$BASH\" ] && [ -n \"$PS1\" ] && [ -r /etc/bash.bashrc ] && "
+		". /etc/bash.bashrc\ntrue\n";
 	static const char nsswitch[] = "passwd: files\ngroup: files\nhosts: files dns\n";
 	char pip[256];
 	/* Debian's pip refuses to touch the system's packages; the user's own folder is what it may
@@ -151,13 +154,15 @@ static int write_etc(const struct rootfs *r, struct err *err)
 		{ "etc/hosts", hosts },
 		{ "etc/hostname", "e2b.local\n" },
 		{ "etc/nsswitch.conf", nsswitch },
+		{ "etc/profile", profile },
 		{ "etc/resolv.conf", r->internet ? "nameserver 10.0.2.3\n" : "" },
 		{ "etc/pip.conf", pip },
 		{ &ROOTFS_DRIVER[1], r->driver },
 	};
 	if (mount("etc", "etc", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=1m") < 0)
 		return err_errno(err, "mount /etc");
-	if (mkdir("etc/sandgate", 0755) < 0)
+	if (mkdir("etc/sandgate", 0755) < 0 || mkdir("etc/sandgate/bin", 0755) < 0 ||
+	    symlink("/usr/bin/python3", "etc/sandgate/bin/python") < 0)
 		return err_errno(err, "make /etc/sandgate");
 	for (size_t i = 0; i < sizeof files / sizeof *files; i++)
 		if (write_text(files[i].path, files[i].text, 0644) < 0)
@@ -221,7 +226,12 @@ static int make_dev(struct err *err)
 		  "newinstance,ptmxmode=0666,mode=0620") < 0)
 		return err_errno(err, "mount /dev/pts");
 	/* Shared memory counts against the disk, as a file there would. */
-	return bind("run/shm", "dev/shm", 0, err);
+	if (bind("run/shm", "dev/shm", 0, err) < 0)
+		return -1;
+	struct mount_attr ro = { .attr_set = MOUNT_ATTR_RDONLY };
+	if (mount_setattr(AT_FDCWD, "dev", 0, &ro, sizeof ro) < 0)
+		return err_errno(err, "make /dev read-only");
+	return 0;
 }
 
 static int mount_proc(struct err *err)
@@ -268,26 +278,7 @@ static int fill_homes(const struct rootfs *r, struct err *err)
 	return rc;
 }
 
-/* Folders that stay writable when the rest of the disk is closed; each becomes a mount of its own.
- */
-static const char *const writable[] = { "home", "root", "tmp", "var/tmp", "run",
-					"opt",  "srv",  "mnt", "media" };
-
-static int close_system(int *disk, struct err *err)
-{
-	*disk = open_tree(AT_FDCWD, ".", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-	if (*disk < 0)
-		return err_errno(err, "hold the disk");
-	for (size_t i = 0; i < sizeof writable / sizeof *writable; i++)
-		if (bind(writable[i], writable[i], 0, err) < 0)
-			return -1;
-	struct mount_attr ro = { .attr_set = READ_ONLY };
-	if (mount_setattr(AT_FDCWD, ".", 0, &ro, sizeof ro) < 0)
-		return err_errno(err, "make / read-only");
-	return 0;
-}
-
-int rootfs_enter(const struct rootfs *r, int *disk, struct err *err)
+int rootfs_enter(const struct rootfs *r, struct err *err)
 {
 	char how[128];
 	uint64_t inodes = r->disk / 8192 < 65536 ? 65536 : r->disk / 8192;
@@ -305,8 +296,6 @@ int rootfs_enter(const struct rootfs *r, int *disk, struct err *err)
 		return -1;
 	if (r->wheelhouse && (mkdir(&ROOTFS_WHEELS[1], 0755) < 0 ||
 			      bind(KEEPER_WHEELS, &ROOTFS_WHEELS[1], READ_ONLY, err) < 0))
-		return -1;
-	if (close_system(disk, err) < 0)
 		return -1;
 	if (syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
 		return err_errno(err, "change the root");

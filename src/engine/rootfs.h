@@ -8,6 +8,8 @@
 
 #include "base/err.h"
 
+/* Where programs are found, behind the user's own folder. */
+#define ROOTFS_PATH   "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/etc/sandgate/bin"
 #define ROOTFS_DRIVER "/etc/sandgate/kernel.py"
 #define ROOTFS_WHEELS "/opt/wheelhouse"
 
@@ -20,7 +22,7 @@ struct rootfs {
 };
 
 /* Build it and make it the root of this process, which must be root of fresh user and mount
- * namespaces. *disk becomes a descriptor of the whole disk, writable, as one mount. */
-int rootfs_enter(const struct rootfs *r, int *disk, struct err *err);
+ * namespaces. */
+int rootfs_enter(const struct rootfs *r, struct err *err);
 
 #endif

@@ -17,6 +17,7 @@
 #include "engine/context.h"
 #include "engine/launch.h"
 #include "engine/proc.h"
+#include "engine/rootfs.h"
 
 #define START_SECS 30 /* a sandbox that is not ready by then is given up */
 #define MB         (1024ull * 1024)
@@ -430,11 +431,8 @@ int sandbox_environment(const struct sandbox *s, bool root, struct json_object *
 {
 	struct json_object *all = json_object_new_object(), *own = sandbox_envs(s);
 	const char *const base[][2] = {
-		{ "PATH", root ? "/root/.local/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/"
-				 "bin:/sbin:/bin"
-			       : AGENT_HOME
-				  "/.local/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:"
-				  "/sbin:/bin" },
+		{ "PATH",
+		  root ? "/root/.local/bin:" ROOTFS_PATH : AGENT_HOME "/.local/bin:" ROOTFS_PATH },
 		{ "HOME", root ? "/root" : AGENT_HOME },
 		{ "USER", root ? "root" : AGENT_USER },
 		{ "LOGNAME", root ? "root" : AGENT_USER },

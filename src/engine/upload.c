@@ -352,7 +352,9 @@ static int set_up(struct upload *u, struct req *r, struct err *err)
 		   *encoding = req_header(r, "Content-Encoding");
 	bool raw = type && http_type_is(type, "application/octet-stream");
 	if (!raw && !(type && http_type_is(type, "multipart/form-data")))
-		return err_set(err, ERR_INVALID, "unsupported content type: %.100s",
+		return err_set(err, ERR_INVALID,
+			       "unsupported content type: %.100s, expected "
+			       "multipart/form-data or application/octet-stream",
 			       type ? type : "(none)");
 	if (req_has_header_prefix(r, "X-Metadata-"))
 		return err_set(err, ERR_UNAVAILABLE,

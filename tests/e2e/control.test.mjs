@@ -635,6 +635,26 @@ describe('control plane', SUITE, () => {
     }
   });
 
+  test('a name can be asked for', async () => {
+    const ask = (name) => engine.api('GET', `/templates/aliases/${name}`);
+    assert.deepEqual((await ask('base')).json, { templateID: 'rki5dems9wqfm4r03t7g', public: true });
+    assert.equal((await ask('small-one')).status, 200);
+    for (const name of ['nobody', 'a%00b', '%zz']) assertError(await ask(name), 404, /not found/);
+  });
+
+  test('pages of other origins may call, with the key', async () => {
+    for (const target of ['/v2/sandboxes', '/sandboxes/x', '/execute', '/process.Process/Start']) {
+      const res = await request(engine.url + target, { method: 'OPTIONS', headers: { origin: 'http://elsewhere', 'access-control-request-method': 'POST' } });
+      assert.equal(res.status, 204, target);
+      assert.equal(res.headers['access-control-allow-origin'], '*');
+      assert.match(res.headers['access-control-allow-headers'], /\*/);
+    }
+    const list = await engine.api('GET', '/v2/sandboxes');
+    assert.equal(list.headers['access-control-allow-origin'], '*');
+    assert.match(list.headers['access-control-expose-headers'], /X-Next-Token/);
+    assert.equal((await request(`${engine.url}/v2/sandboxes`)).status, 401);
+  });
+
   test('a template from the folder: by name, alias and id, with its env, start command and sizes', async () => {
     const { templateID } = (await engine.api('GET', '/templates')).json.find((t) => [...t.aliases, ...t.names].includes('tiny'));
     for (const name of ['tiny', 'little', 'small-one', templateID]) {

@@ -406,8 +406,7 @@ class Engine {
         .split('\n')
         .filter((l) => l.includes(this.dir))
         .map((l) => `mount ${l}`),
-      // A lock file may stay: removing one that somebody else has just opened would break the lock.
-      ...files.filter((f) => !(f.isFile() && /lock/.test(f.name))).map((f) => `file ${f.name}`),
+      ...files.map((f) => `file ${f.name}`),
     ];
   }
 }

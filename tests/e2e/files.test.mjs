@@ -829,8 +829,17 @@ describe('files', SUITE, () => {
     assert.equal(await output(sandbox, 'echo alive'), 'alive');
   });
 
+  test('the file calls may write outside the home, as at E2B, where nothing of the system is', async () => {
+    for (const p of ['/top.txt', '/made/by/files.txt', '/var/data.txt', '/opt/x', '/srv/y', '/root/z']) {
+      assert.equal((await put({ path: p }, 'x')).status, 200, p);
+      assert.equal(await sandbox.files.read(p), 'x');
+    }
+    assert.equal((await sandbox.files.rename('/top.txt', '/home/user/top.txt')).path, '/home/user/top.txt', 'one disk');
+    assert.equal((await sandbox.files.rename('/tmp/../var/data.txt', '/home/user/data.txt')).name, 'data.txt');
+  });
+
   test('the system is read-only for the file calls, too', async () => {
-    for (const p of ['/usr/bin/planted', '/etc/planted', '/planted', '/bin/sh']) assert.ok((await put({ path: p }, 'x')).status >= 400, p);
+    for (const p of ['/usr/bin/planted', '/etc/planted', '/bin/sh', '/dev/planted/x', '/proc/sys/kernel/hostname']) assert.ok((await put({ path: p }, 'x')).status >= 400, p);
     assert.equal((await call('Remove', { path: '/usr/bin/env' })).status, 500);
     assert.ok((await call('Move', { source: '/etc/passwd', destination: '/home/user/passwd' })).status >= 400);
     assert.equal(await output(sandbox, 'test -x /usr/bin/env && echo there'), 'there');

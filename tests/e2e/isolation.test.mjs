@@ -190,10 +190,12 @@ print(json.dumps([
 
   test('the system is read-only, the home and /tmp are not', async () => {
     for (const user of users()) {
-      for (const file of ['/planted', '/etc/planted', '/usr/planted', '/usr/bin/planted', '/lib/planted', '/var/planted', '/etc/passwd'])
+      for (const file of ['/etc/planted', '/usr/planted', '/usr/bin/planted', '/lib/planted', '/etc/passwd', '/proc/sys/kernel/hostname'])
         assert.notEqual((await shell(sandbox, `echo x >> ${file}`, { user })).exitCode, 0, `${file} as ${user}`);
       await output(sandbox, `touch /tmp/by-${user} && rm /tmp/by-${user}`, { user });
     }
+    for (const file of ['/planted', '/var/planted', '/root/planted', '/home/planted'])
+      assert.notEqual((await shell(sandbox, `echo x >> ${file}`)).exitCode, 0, file);
     await output(sandbox, 'touch ~/mine && rm ~/mine');
     assert.notEqual((await shell(sandbox, 'rm -rf /usr/bin/env && test ! -e /usr/bin/env')).exitCode, 0);
   });

@@ -649,6 +649,27 @@ def speed(k):
           % (k.start_time * 1e3, times[150] * 1e3, times[270] * 1e3))
 
 
+@test
+def lists_and_dicts_are_json_too(k):
+    main = k.run("[1, 2.5, float('nan'), {'a': None, 3: [True, 'x']}]").results[0]
+    assert main["json"] == [1, 2.5, None, {"a": None, "3": [True, "x"]}], main
+    assert main["text"].startswith("[1, 2.5"), main
+    for code in ("[{1, 2}]", "[object()]", "a = []; a.append(a); a", "(1, 2)", "[0] * 10**6"):
+        main = k.run(code).results[0]
+        assert "json" not in main and main["text"], (code, main.keys())
+    main = k.run("import datetime, numpy\n{'d': datetime.date(2026, 1, 2), 'n': numpy.arange(3)}").results[0]
+    assert main["json"] == {"d": "2026-01-02", "n": [0, 1, 2]}, main
+
+
+@test
+def an_image_that_is_saved_is_shown(k):
+    code = "from PIL import Image\nImage.new('RGB', (2, 2)).save('x.png')\nimport os; os.path.exists('x.png')"
+    shown = k.run(code).results
+    assert len(shown) == 2 and shown[0]["png"] and not shown[0]["is_main_result"], shown
+    assert shown[1]["text"] == "True", shown
+    assert not k.run("import io\nImage.new('RGB', (2, 2)).save(io.BytesIO(), 'png')").results
+
+
 def main():
     global HOME
     signal.alarm(300)
