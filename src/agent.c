@@ -26,6 +26,8 @@
 #define ENGINE   3
 #define LIST_MAX (64u << 20) /* bytes of one directory listing */
 
+#define WALKERS_MAX 64
+
 static struct limits limits;
 
 static void reply(uint32_t id, int value, const void *payload, size_t n, int fd)
@@ -74,14 +76,31 @@ static int list_to_memory(const char *path, int depth, int *fd)
 	return rc;
 }
 
-/* Walks of a tree can take long: they run in a child, which answers by itself. */
+/* Walks of a tree can take long: they run in a child, which answers by itself. One that dies before
+ * has its answer given when it is reaped. */
+static struct walker {
+	pid_t pid; /* 0: free */
+	uint32_t id;
+} walkers[WALKERS_MAX];
+
+static struct walker *find_walker(pid_t pid)
+{
+	for (size_t i = 0; i < WALKERS_MAX; i++)
+		if (walkers[i].pid == pid)
+			return &walkers[i];
+	return NULL;
+}
+
 static void walk(const struct agent_msg *msg, const char *path)
 {
-	pid_t pid = fork();
-	if (pid > 0)
-		return;
+	struct walker *w = find_walker(0);
+	pid_t pid = w ? fork() : -1;
 	if (pid < 0) {
-		reply(msg->id, -errno, NULL, 0, -1);
+		reply(msg->id, w ? -errno : -EBUSY, NULL, 0, -1);
+		return;
+	}
+	if (pid > 0) {
+		*w = (struct walker){ pid, msg->id };
 		return;
 	}
 	int fd = -1;
@@ -188,6 +207,13 @@ static void reap(int sigfd)
 	if (read(sigfd, &si, sizeof si) < 0)
 		return;
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		struct walker *w = find_walker(pid);
+		if (w) {
+			w->pid = 0;
+			if (status)
+				reply(w->id, -EIO, NULL, 0, -1);
+			continue;
+		}
 		uint32_t id = spawn_reaped(pid);
 		struct agent_msg msg = { .op = AGENT_EXITED, .id = id, .value = status };
 		if (id && packet_send(ENGINE, &msg, sizeof msg, NULL, 0, NULL, 0) < 0)

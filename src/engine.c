@@ -238,7 +238,7 @@ static void on_probed(void *ctx, struct sandbox *s, const struct err *why)
 static int start(struct program *p, struct err *err)
 {
 	struct engine *e = &p->engine;
-	struct sandbox_config probe = { .timeout = 60, .secure = true };
+	struct sandbox_config probe = { .timeout = 60, .secure = true, .probe = true };
 	e->internet = e->opt->internet && e->ground.tun && access(NET_SLIRP, X_OK) == 0;
 	net_host_read(&e->host);
 	e->slots = calloc((size_t)e->ground.slots, 1);

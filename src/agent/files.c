@@ -291,6 +291,11 @@ int file_remove(const char *path)
 	int rc = 0;
 	for (FTSENT *e; (e = fts_read(tree));) {
 		int failed = 0;
+		/* Without root's rights a closed folder must be opened first; it is about to go
+		 * anyway. */
+		if (e->fts_info == FTS_D && geteuid() != 0 &&
+		    (e->fts_statp->st_mode & 0700) != 0700)
+			failed = chmod(e->fts_accpath, 0700);
 		if (e->fts_info == FTS_D || e->fts_errno == ENOENT)
 			continue;
 		if (e->fts_info == FTS_DP || e->fts_info == FTS_DNR)

@@ -70,19 +70,25 @@ static int give(const char *dir, uid_t uid)
 	return 0;
 }
 
-int cgroup_make_top(char out[CGROUP_PATH], uid_t uid)
+int cgroup_name_top(char out[CGROUP_PATH])
 {
-	char mount[200], own[200], name[NAME_LEN + 1], leaf[CGROUP_PATH + 16];
+	char mount[200], own[200], name[NAME_LEN + 1];
 	if (find_mount(mount, sizeof mount) < 0 || find_own(own, sizeof own) < 0)
 		return -1;
 	id_alnum(name, NAME_LEN);
 	snprintf(out, CGROUP_PATH, "%s%s/sandgate-%s", mount, strcmp(own, "/") ? own : "", name);
-	if (mkdir(out, 0755) < 0)
+	return 0;
+}
+
+int cgroup_make_top(const char *top, uid_t uid)
+{
+	char leaf[CGROUP_PATH + 16];
+	if (mkdir(top, 0755) < 0)
 		return -1;
-	snprintf(leaf, sizeof leaf, "%s/engine", out);
-	if (mkdir(leaf, 0755) < 0 || give(out, uid) < 0 || give(leaf, uid) < 0) {
+	snprintf(leaf, sizeof leaf, "%s/engine", top);
+	if (mkdir(leaf, 0755) < 0 || give(top, uid) < 0 || give(leaf, uid) < 0) {
 		int saved = errno;
-		cgroup_remove_top(out);
+		cgroup_remove_top(top);
 		errno = saved;
 		return -1;
 	}

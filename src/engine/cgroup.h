@@ -9,9 +9,13 @@
 
 #define CGROUP_PATH 512
 
-/* Make the top below this process's own group, with a leaf `engine` in it, both owned by uid. The
- * path of the top goes into out; 0, or -1 with errno. Call before privileges are dropped. */
-int cgroup_make_top(char out[CGROUP_PATH], uid_t uid);
+/* Choose a name for the top, below this process's own group; 0, or -1 with errno where there is no
+ * version 2. */
+int cgroup_name_top(char out[CGROUP_PATH]);
+
+/* Make it, with a leaf `engine` in it, both owned by uid; 0, or -1 with errno. Call before
+ * privileges are dropped. */
+int cgroup_make_top(const char *top, uid_t uid);
 
 /* Move a process into the engine's leaf; 0 or -1 with errno. */
 int cgroup_enter_leaf(const char *top, pid_t pid);

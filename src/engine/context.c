@@ -11,6 +11,7 @@
 
 #define CONTEXTS_MAX   32
 #define QUEUE_MAX      256
+#define QUEUE_BYTES    (64u << 20) /* of code that waits in one sandbox */
 #define KEEPALIVE_SECS 5
 #define INTERRUPT_US   (SECOND_US / 2)
 #define INTERRUPTS_MAX 6 /* then a kernel that ignores SIGINT is replaced */
@@ -35,6 +36,7 @@ struct context {
 	char *cwd;
 	struct kernel *kernel;
 	bool ready;
+	int64_t since; /* when it became ready */
 	int failures;
 	struct run *runs; /* the first is the one that runs, if running */
 	bool running;
@@ -75,11 +77,20 @@ int context_language(const char *name, enum kernel_language *out, struct err *er
 
 /* ---- runs ---- */
 
+static void drop_code(struct run *run)
+{
+	if (run->c)
+		run->c->s->queued -= run->n;
+	run->n = 0;
+	free(run->code);
+	run->code = NULL;
+}
+
 static void free_run(struct run *run)
 {
 	timer_stop(&run->keepalive);
 	json_object_put(run->env);
-	free(run->code);
+	drop_code(run);
 	free(run);
 }
 
@@ -142,8 +153,7 @@ static void pump(struct context *c)
 	c->running = true;
 	kernel_read(c->kernel, true);
 	kernel_run(c->kernel, run->code, run->n, run->env);
-	free(run->code);
-	run->code = NULL;
+	drop_code(run);
 }
 
 static void replace_kernel(struct context *c)
@@ -160,6 +170,8 @@ static void replace_kernel(struct context *c)
 static void interrupt(void *ctx)
 {
 	struct context *c = ctx;
+	if (c->s->state == SANDBOX_PAUSED) /* it cannot hear; contexts_resumed comes back to it */
+		return;
 	if (c->interrupts++ < INTERRUPTS_MAX) {
 		kernel_interrupt(c->kernel);
 		timer_at(&c->patience, c->s->engine->loop, clock_mono_us() + INTERRUPT_US,
@@ -212,7 +224,7 @@ void context_run(struct context *c, struct req *r, const char *code, size_t n,
 		waiting++;
 	if (run)
 		run->code = malloc(n + 1);
-	if (!run || !run->code || waiting >= QUEUE_MAX) {
+	if (!run || !run->code || waiting >= QUEUE_MAX || c->s->queued + n > QUEUE_BYTES) {
 		static const char busy[] = "Too many executions are waiting in this context";
 		if (run)
 			free_run(run);
@@ -222,6 +234,7 @@ void context_run(struct context *c, struct req *r, const char *code, size_t n,
 	run->c = c;
 	run->req = r;
 	run->n = n;
+	c->s->queued += n;
 	memcpy(run->code, code, n);
 	run->env = json_object_get(env);
 	*at = run;
@@ -254,6 +267,7 @@ static void on_ready(void *ctx)
 {
 	struct context *c = ctx;
 	c->ready = true;
+	c->since = clock_mono_us();
 	c->failures = 0;
 	pump(c);
 }
@@ -286,6 +300,7 @@ static void on_died(void *ctx)
 	if (c->running)
 		finish_crashed(c);
 	bool was_ready = c->ready;
+	bool at_once = clock_mono_us() - c->since < SECOND_US;
 	kernel_free(c->kernel);
 	c->kernel = NULL;
 	c->ready = false;
@@ -297,7 +312,9 @@ static void on_died(void *ctx)
 		c->failures = 0; /* the next run tries again */
 		return;
 	}
-	start_kernel(c);
+	/* One that dies as soon as it stands is started again only when somebody needs it. */
+	if (!at_once || !was_ready || c->runs)
+		start_kernel(c);
 }
 
 static const struct kernel_events kernel_events = {
@@ -441,6 +458,16 @@ void contexts_cut(struct sandbox *s)
 			req_cut(run->req);
 			on_client_gone(run);
 		}
+	}
+}
+
+void contexts_resumed(struct sandbox *s)
+{
+	for (struct context *c = s->contexts; c; c = c->next) {
+		if (!c->running || c->runs->req)
+			continue;
+		c->interrupts = 0;
+		interrupt(c);
 	}
 }
 

@@ -46,6 +46,7 @@ void context_delete(struct context *c);
 /* For the sandbox. */
 void contexts_exited(struct sandbox *s, uint32_t id);
 void contexts_cut(struct sandbox *s);
+void contexts_resumed(struct sandbox *s);
 void contexts_end(struct sandbox *s);
 
 #endif

@@ -68,14 +68,6 @@ struct creating {
 	struct req *req;
 };
 
-static void on_creator_gone(void *ctx)
-{
-	struct creating *w = ctx;
-	w->req = NULL;
-}
-
-static const struct req_owner creator = { .gone = on_creator_gone };
-
 static void on_created(void *ctx, struct sandbox *s, const struct err *why)
 {
 	struct creating *w = ctx;
@@ -188,8 +180,7 @@ static void create(struct call *c, struct req *r, struct json_object *body)
 		free(w);
 		return;
 	}
-	w->req = r;
-	req_own(r, &creator, w);
+	req_hold(r, &w->req);
 }
 
 /* ---- one sandbox ---- */
@@ -326,7 +317,11 @@ static void pause_it(struct call *c, struct req *r, struct json_object *body)
 	if (!memory)
 		answer_error(r, 501, "pause without memory is not offered by this engine");
 	else if (sandbox_pause(s, &err) < 0)
-		answer_error(r, err.code == ERR_CONFLICT ? 409 : 500, "%s", err.text);
+		answer_error(r,
+			     err.code == ERR_CONFLICT ? 409
+			     : err.code == ERR_LIMIT  ? 503
+						      : 500,
+			     "%s", err.text);
 	else
 		answer_empty(r, 204);
 }
@@ -336,16 +331,9 @@ static void pause_it(struct call *c, struct req *r, struct json_object *body)
 struct measuring {
 	struct sandbox *s;
 	struct req *req;
+	char id[SANDBOX_ID];
 	int64_t start, end; /* real, microseconds */
 };
-
-static void on_asker_gone(void *ctx)
-{
-	struct measuring *m = ctx;
-	m->req = NULL;
-}
-
-static const struct req_owner asker = { .gone = on_asker_gone };
 
 static struct json_object *sample_json(const struct sandbox *s, const struct usage_sample *u)
 {
@@ -384,7 +372,7 @@ static void on_measured(void *ctx, const struct usage_sample *u)
 	if (m->req && u)
 		answer_samples(m);
 	else if (m->req)
-		no_sandbox(m->req, "");
+		no_sandbox(m->req, m->id);
 	free(m);
 }
 
@@ -417,6 +405,7 @@ static void metrics(struct call *c, struct req *r, struct json_object *body)
 	if (!m.s)
 		return;
 	m.req = r;
+	memcpy(m.id, m.s->id, sizeof m.id);
 	if (m.s->state == SANDBOX_PAUSED) { /* it cannot be asked; what is known stands */
 		answer_samples(&m);
 		return;
@@ -427,7 +416,7 @@ static void metrics(struct call *c, struct req *r, struct json_object *body)
 		return;
 	}
 	*keep = m;
-	req_own(r, &asker, keep);
+	req_hold(r, &keep->req);
 	sandbox_measure(m.s, on_measured, keep);
 }
 

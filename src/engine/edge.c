@@ -161,11 +161,12 @@ void edge_route(void *app, struct req *r)
 		return;
 	if (found == 0 && is_file_url(r)) {
 		s = files_find_signed(e, r);
-		req_mark(r, s);
-		if (s)
-			files_route(s, r);
-		else
+		if (!s) {
 			answer_error(r, 401, "invalid signature");
+			return;
+		}
+		req_mark(r, s->serial);
+		files_route(s, r);
 		return;
 	}
 	if (found == 0) {
@@ -179,7 +180,7 @@ void edge_route(void *app, struct req *r)
 	}
 	if (!traffic_allowed(s, r, &t) || (s->state == SANDBOX_PAUSED && !wake(s, r, &t)))
 		return;
-	req_mark(r, s);
+	req_mark(r, s->serial);
 	if (t.port == ENVD_PORT)
 		envd_route(s, r);
 	else if (t.port == INTERPRETER_PORT && s->config.template->interpreter)
@@ -189,6 +190,37 @@ void edge_route(void *app, struct req *r)
 	else
 		edge_error(r, 501, &t, true,
 			   "Ports inside a sandbox are not offered by this engine");
+}
+
+/* The sandbox by its id: its address may be another's when the body is there. */
+struct pending {
+	struct engine *e;
+	char id[SANDBOX_ID];
+	surface_fn *fn;
+	void (*arg)(void);
+};
+
+static void on_body(void *ctx, struct req *r, struct buf *body)
+{
+	struct pending *p = ctx;
+	struct sandbox *s = sandbox_find(p->e, p->id);
+	if (s && s->state == SANDBOX_RUNNING)
+		p->fn(s, r, body, p->arg);
+	else
+		req_cut(r);
+}
+
+void surface_collect(struct sandbox *s, struct req *r, size_t max, surface_fn *fn,
+		     void (*arg)(void))
+{
+	struct pending *p = malloc(sizeof *p);
+	if (!p) {
+		answer_error(r, 500, "no memory");
+		return;
+	}
+	*p = (struct pending){ .e = s->engine, .fn = fn, .arg = arg };
+	memcpy(p->id, s->id, sizeof p->id);
+	req_collect(r, max, on_body, p);
 }
 
 bool surface_user(const struct sandbox *s, const char *name, bool *root)

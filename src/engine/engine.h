@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "engine/http.h"
 #include "engine/keeper.h"
@@ -27,6 +28,7 @@ struct engine {
 	bool internet;             /* slirp4netns can be used */
 	struct sandbox *sandboxes; /* alive: starting, running or paused; newest first */
 	struct sandbox *ending;    /* waiting for their processes to be reaped */
+	uint64_t serials;          /* sandboxes ever made */
 	unsigned char *slots;      /* which pairs of ids are taken */
 	bool stopping;
 };

@@ -11,15 +11,8 @@
 #define PROCESS    "/process.Process/"
 #define FILESYSTEM "/filesystem.Filesystem/"
 
-static void on_asker_gone(void *ctx)
-{
-	*(struct req **)ctx = NULL;
-}
-
-static const struct req_owner asker = { .gone = on_asker_gone };
-
 struct measuring {
-	struct req *req; /* first, so that asker's context is its address */
+	struct req *req;
 	const struct template *template;
 };
 
@@ -57,8 +50,8 @@ static void metrics(struct sandbox *s, struct req *r)
 		answer_error(r, 500, "no memory");
 		return;
 	}
-	*m = (struct measuring){ r, s->config.template };
-	req_own(r, &asker, m);
+	*m = (struct measuring){ .template = s->config.template };
+	req_hold(r, &m->req);
 	sandbox_measure(s, on_measured, m);
 }
 

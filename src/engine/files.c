@@ -131,14 +131,6 @@ struct download {
 	struct file_call call;
 };
 
-static void on_gone(void *ctx)
-{
-	struct download *d = ctx;
-	d->req = NULL;
-}
-
-static const struct req_owner owner = { .gone = on_gone };
-
 static const char *type_by_name(const char *name)
 {
 	static const char *const types[][2] = {
@@ -177,7 +169,7 @@ static const char *type_of(const char *path, int fd)
 		return known;
 	ssize_t n = pread(fd, head, sizeof head, 0);
 	for (ssize_t i = 0; i < n; i++)
-		if (head[i] < ' ' && !strchr("\t\n\f\r\033", head[i]))
+		if (!head[i] || (head[i] < ' ' && !strchr("\t\n\f\r\033", head[i])))
 			return "application/octet-stream";
 	return "text/plain; charset=utf-8";
 }
@@ -368,8 +360,7 @@ static void download(struct sandbox *s, struct req *r, const struct file_call *c
 		answer_error(r, 500, "error opening file '%s'", call->path);
 		return;
 	}
-	d->req = r;
-	req_own(r, &owner, d);
+	req_hold(r, &d->req);
 }
 
 /* ---- the route ---- */

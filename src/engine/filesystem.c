@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,14 +22,6 @@ struct call {
 	void (*failed)(struct call *c, int error);
 };
 
-static void on_gone(void *ctx)
-{
-	struct call *c = ctx;
-	c->req = NULL;
-}
-
-static const struct req_owner owner = { .gone = on_gone };
-
 static void answer_entry(struct req *r, const char *entry, size_t n)
 {
 	struct buf json = BUF(n + 32);
@@ -41,20 +32,15 @@ static void answer_entry(struct req *r, const char *entry, size_t n)
 	buf_free(&json);
 }
 
-/* A listing comes as a file in memory. The agent made it, but its size is checked all the same. */
-static void answer_listing(struct req *r, int fd)
+/* A listing comes as a file in memory, and is sent from there. The agent made it, but it is checked
+ * all the same. */
+static void answer_listing(struct req *r, int *fd)
 {
 	struct stat st;
-	char *text = MAP_FAILED;
-	if (fd >= 0 && fstat(fd, &st) == 0 && st.st_size > 0 && st.st_size <= LIST_MAX)
-		text = malloc((size_t)st.st_size);
-	else
-		text = NULL;
-	if (text && pread(fd, text, (size_t)st.st_size, 0) == st.st_size)
-		req_reply(r, 200, "application/json", text, (size_t)st.st_size);
-	else
+	if (*fd < 0 || fstat(*fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > LIST_MAX)
 		answer_connect(r, CONNECT_INTERNAL, "error reading directory");
-	free(text);
+	else
+		req_reply_file(r, 200, "application/json", steal_fd(fd), 0, (uint64_t)st.st_size);
 }
 
 static void on_reply(void *ctx, int value, const char *payload, size_t n, int fd)
@@ -67,7 +53,7 @@ static void on_reply(void *ctx, int value, const char *payload, size_t n, int fd
 	else if (r && value < 0)
 		c->failed(c, -value);
 	else if (r && c->op == AGENT_LIST)
-		answer_listing(r, f);
+		answer_listing(r, &f);
 	else if (r && c->op == AGENT_REMOVE)
 		req_reply(r, 200, "application/json", "{}", 2);
 	else if (r)
@@ -159,8 +145,7 @@ static void ask(struct sandbox *s, struct req *r, enum agent_op op, bool root, i
 		free(c);
 		answer_connect(r, CONNECT_RESOURCE_EXHAUSTED, "too many calls to this sandbox");
 	} else {
-		c->req = r;
-		req_own(r, &owner, c);
+		req_hold(r, &c->req);
 	}
 	buf_free(&strings);
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,7 +15,8 @@
 
 #define HEADERS_MAX     (64u << 10)
 #define CONNECTIONS_MAX 8192
-#define IDLE_SECS       620
+#define IDLE_SECS       620u /* between requests, and while an answer is read */
+#define REQUEST_SECS    30u  /* a client that is silent this long in its first request is gone */
 #define BLOCK           (64u << 10)
 #define STREAM_MAX                                                                                 \
 	(64u << 20) /* one line of a kernel may be large; writers pause long before this */
@@ -48,7 +50,7 @@ struct req {
 
 	const struct req_owner *owner;
 	void *owner_ctx;
-	const void *mark;
+	uint64_t mark; /* what it is about; 0: nothing that can end */
 
 	struct MHD_Response *response; /* ready to be queued */
 	int status;
@@ -142,12 +144,24 @@ void req_own(struct req *r, const struct req_owner *owner, void *ctx)
 	r->owner_ctx = ctx;
 }
 
-void req_mark(struct req *r, const void *mark)
+static void clear_slot(void *ctx)
+{
+	*(struct req **)ctx = NULL;
+}
+
+void req_hold(struct req *r, struct req **slot)
+{
+	static const struct req_owner holder = { .gone = clear_slot };
+	*slot = r;
+	req_own(r, &holder, slot);
+}
+
+void req_mark(struct req *r, uint64_t mark)
 {
 	r->mark = mark;
 }
 
-void http_cut(struct http *h, const void *mark)
+void http_cut(struct http *h, uint64_t mark)
 {
 	for (struct req *r = h ? h->reqs : NULL; r; r = r->next)
 		if (r->mark == mark && r->queued && !r->streaming)
@@ -199,6 +213,13 @@ void req_reply_file(struct req *r, int status, const char *type, int fd, uint64_
 	answer(r, status, with_type(MHD_create_response_from_fd_at_offset64(len, fd, off), type));
 }
 
+/* The library keeps a connection that ends like this until its time is up: make that soon. */
+static ssize_t break_off(struct req *r)
+{
+	MHD_set_connection_option(r->conn, MHD_CONNECTION_OPTION_TIMEOUT, 1u);
+	return MHD_CONTENT_READER_END_WITH_ERROR;
+}
+
 /* Bytes of the stream to the client. Nothing to send is no end: the connection sleeps until there
  * is. */
 static ssize_t stream_reader(void *ctx, uint64_t pos, char *p, size_t max)
@@ -207,7 +228,7 @@ static ssize_t stream_reader(void *ctx, uint64_t pos, char *p, size_t max)
 	(void)pos;
 	size_t n = r->out.len - r->out_at;
 	if (r->cut)
-		return MHD_CONTENT_READER_END_WITH_ERROR;
+		return break_off(r);
 	if (!n && r->ended)
 		return MHD_CONTENT_READER_END_OF_STREAM;
 	if (!n) {
@@ -282,7 +303,7 @@ static ssize_t pull_reader(void *ctx, uint64_t pos, char *p, size_t max)
 	ssize_t n = r->pull(r->pull_ctx, p, max);
 	if (n > 0)
 		return n;
-	return n == 0 ? MHD_CONTENT_READER_END_OF_STREAM : MHD_CONTENT_READER_END_WITH_ERROR;
+	return n == 0 ? MHD_CONTENT_READER_END_OF_STREAM : break_off(r);
 }
 
 void req_pull(struct req *r, int status, const char *type, ssize_t (*fn)(void *, char *, size_t),
@@ -389,11 +410,13 @@ static bool take_body(struct req *r, const char *p, size_t n)
 static void end_body(struct req *r)
 {
 	r->body_done = true;
+	MHD_set_connection_option(r->conn, MHD_CONNECTION_OPTION_TIMEOUT, IDLE_SECS);
 	if (r->mode == BODY_COLLECT) {
 		r->mode = BODY_DROP;
 		buf_add(&r->body, "", 0); /* so that p is a string also when nothing came */
 		r->then(r->body_ctx, r, &r->body);
 		free(r->body_ctx);
+		buf_free(&r->body); /* the answer may be a stream that lasts for hours */
 	} else if (r->mode == BODY_STREAM) {
 		r->mode = BODY_DROP;
 		r->sink->end(r->body_ctx);
@@ -482,8 +505,11 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **state,
 	watch_del(&r->hangup);
 	if (r->mode == BODY_COLLECT)
 		free(r->body_ctx);
-	if (r->mode == BODY_STREAM && r->sink->gone)
-		r->sink->gone(r->body_ctx);
+	if (r->mode == BODY_STREAM) {
+		r->owner = NULL;
+		if (r->sink->gone)
+			r->sink->gone(r->body_ctx);
+	}
 	owner_gone(r);
 	if (r->pull_done)
 		r->pull_done(r->pull_ctx);
@@ -514,6 +540,7 @@ static void on_connection(void *cls, struct MHD_Connection *conn, void **socket_
 		return;
 	int one = 1;
 	setsockopt(socket_of(conn), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+	MHD_set_connection_option(conn, MHD_CONNECTION_OPTION_TIMEOUT, REQUEST_SECS);
 }
 
 static size_t keep_encoded(void *cls, struct MHD_Connection *conn, char *s)
@@ -521,6 +548,15 @@ static size_t keep_encoded(void *cls, struct MHD_Connection *conn, char *s)
 	(void)cls;
 	(void)conn;
 	return strlen(s);
+}
+
+/* Clients never take more than a third of our descriptors: the sandboxes need the rest. */
+static unsigned connections_max(void)
+{
+	struct rlimit r;
+	if (getrlimit(RLIMIT_NOFILE, &r) < 0 || r.rlim_cur / 3 >= CONNECTIONS_MAX)
+		return CONNECTIONS_MAX;
+	return (unsigned)(r.rlim_cur / 3);
 }
 
 int http_new(struct http **out, struct loop *loop, int listen_fd, http_route *route, void *app,
@@ -536,8 +572,8 @@ int http_new(struct http **out, struct loop *loop, int listen_fd, http_route *ro
 		MHD_OPTION_UNESCAPE_CALLBACK, keep_encoded, NULL, MHD_OPTION_NOTIFY_COMPLETED,
 		on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection, NULL,
 		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADERS_MAX * 2,
-		MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
-		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECS, MHD_OPTION_END);
+		MHD_OPTION_CONNECTION_LIMIT, connections_max(), MHD_OPTION_CONNECTION_TIMEOUT,
+		IDLE_SECS, MHD_OPTION_END);
 	const union MHD_DaemonInfo *info =
 		h->daemon ? MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
 	if (!info || watch_add(&h->watch, loop, info->epoll_fd, EPOLLIN, on_daemon_ready, h) < 0) {

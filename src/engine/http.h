@@ -63,10 +63,13 @@ void req_body_ready(struct req *r);
 
 void req_own(struct req *r, const struct req_owner *owner, void *ctx);
 
+/* The common case: keep r in *slot, which becomes NULL when the client goes away. */
+void req_hold(struct req *r, struct req **slot);
+
 /* Mark what a request is about; http_cut breaks off every whole or file answer under that mark.
  * Streams are cut by those who write them. */
-void req_mark(struct req *r, const void *mark);
-void http_cut(struct http *h, const void *mark);
+void req_mark(struct req *r, uint64_t mark);
+void http_cut(struct http *h, uint64_t mark);
 
 /* The answer. Headers first; then one of the following ends it. */
 void req_add_header(struct req *r, const char *name, const char *value);

@@ -9,15 +9,9 @@
 #include "engine/context.h"
 #include "wire/path.h"
 
-#define BODY_MAX (32u << 20)
+#define BODY_MAX (8u << 20) /* six times this, escaped, must fit what a kernel is sent */
 
 typedef void body_fn(struct sandbox *s, struct req *r, struct json_object *body);
-
-struct pending {
-	struct engine *e;
-	char id[SANDBOX_ID];
-	body_fn *fn;
-};
 
 /* As FastAPI words a body that does not fit its model. */
 static void unprocessable(struct req *r, const char *text)
@@ -33,33 +27,20 @@ static void unprocessable(struct req *r, const char *text)
 	answer_json(r, 422, o);
 }
 
-static void on_body(void *ctx, struct req *r, struct buf *text)
+static void on_body(struct sandbox *s, struct req *r, const struct buf *text, void (*fn)(void))
 {
-	struct pending *p = ctx;
-	struct sandbox *s = sandbox_find(p->e, p->id);
 	struct json_object *body = NULL;
 	struct err err;
-	if (!s || s->state != SANDBOX_RUNNING) {
-		req_cut(r);
-		return;
-	}
 	if (field_root(&body, text->p, text->len, &err) < 0)
 		unprocessable(r, err.text);
 	else
-		p->fn(s, r, body);
+		((body_fn *)fn)(s, r, body);
 	json_object_put(body);
 }
 
 static void collect(struct sandbox *s, struct req *r, body_fn *fn)
 {
-	struct pending *p = malloc(sizeof *p);
-	if (!p) {
-		answer_text(r, 500, "no memory");
-		return;
-	}
-	*p = (struct pending){ .e = s->engine, .fn = fn };
-	memcpy(p->id, s->id, sizeof p->id);
-	req_collect(r, BODY_MAX, on_body, p);
+	surface_collect(s, r, BODY_MAX, on_body, (void (*)(void))fn);
 }
 
 static void refuse_language(struct req *r, const struct err *err)
@@ -108,14 +89,6 @@ struct creating {
 	struct req *req;
 };
 
-static void on_creator_gone(void *ctx)
-{
-	struct creating *w = ctx;
-	w->req = NULL;
-}
-
-static const struct req_owner creator = { .gone = on_creator_gone };
-
 static void on_created(void *ctx, struct context *c, const char *why)
 {
 	struct creating *w = ctx;
@@ -148,8 +121,7 @@ static void create_context(struct sandbox *s, struct req *r, struct json_object 
 		answer_text(r, 500, w ? err.text : "no memory");
 		return;
 	}
-	w->req = r;
-	req_own(r, &creator, w);
+	req_hold(r, &w->req);
 }
 
 /* /contexts/{id} and /contexts/{id}/restart. */

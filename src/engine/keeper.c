@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "engine/idmap.h"
 
 #define IDS       65536 /* how many host ids the engine's namespace has when started as root */
 #define STAGE     "/mnt"
@@ -34,7 +35,7 @@ static void lock_path(char *out, size_t cap, const char *dir)
 /* One engine a folder; the lock dies with the keeper, however it ends. An engine that ends removes
  * the file, so the one we locked may be another than the one that is there now: then it is tried
  * again. */
-static int lock_state(const char *dir, struct err *err)
+static int lock_state(const char *dir, int *held, struct err *err)
 {
 	char path[4096];
 	struct stat ours, there;
@@ -49,7 +50,7 @@ static int lock_state(const char *dir, struct err *err)
 			break;
 		if (fstat(lock, &ours) == 0 && stat(path, &there) == 0 &&
 		    ours.st_ino == there.st_ino) {
-			steal_fd(&lock); /* it stays open on purpose */
+			*held = steal_fd(&lock);
 			return 0;
 		}
 	}
@@ -97,31 +98,15 @@ static void make_cgroups(const struct options *o, struct ground *g)
 		snprintf(g->cgroup_why, sizeof g->cgroup_why, "switched off");
 		return;
 	}
-	if (cgroup_make_top(g->cgroup_top, uid) < 0) {
+	/* The trace first: a group that nobody knows of could never be removed. */
+	if (cgroup_name_top(g->cgroup_top) < 0 || leave_trace(o->state, g->cgroup_top) < 0 ||
+	    cgroup_make_top(g->cgroup_top, uid) < 0) {
 		snprintf(g->cgroup_why, sizeof g->cgroup_why, "not delegated: %s", strerror(errno));
-		g->cgroup_top[0] = '\0';
-	} else if (leave_trace(o->state, g->cgroup_top) < 0) {
-		snprintf(g->cgroup_why, sizeof g->cgroup_why, "no trace can be kept: %s",
-			 strerror(errno));
-		cgroup_remove_top(g->cgroup_top);
 		g->cgroup_top[0] = '\0';
 	}
 }
 
 /* ---- id maps ---- */
-
-static int write_file(const char *path, const char *text)
-{
-	_close_ int fd = open(path, O_WRONLY | O_CLOEXEC);
-	return fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) ? 0 : -1;
-}
-
-static int write_map(pid_t pid, const char *which, const char *text)
-{
-	char path[64];
-	snprintf(path, sizeof path, "/proc/%d/%s", pid, which);
-	return write_file(path, text);
-}
 
 /* The first range that /etc/subuid or /etc/subgid gives this user. */
 static int find_range(const char *file, unsigned *start, unsigned *count)
@@ -169,7 +154,8 @@ static int map_ids(pid_t pid, const struct options *o, struct ground *g)
 		snprintf(text, sizeof text, "0 %u %u", o->uid_base, IDS);
 		g->two_users = true;
 		g->slots = IDS / 2 - 1;
-		return write_map(pid, "uid_map", text) < 0 ? -1 : write_map(pid, "gid_map", text);
+		return idmap_write(pid, "uid_map", text) < 0 ? -1
+							     : idmap_write(pid, "gid_map", text);
 	}
 	if (find_range("/etc/subuid", &us, &uc) == 0 && find_range("/etc/subgid", &gs, &gc) == 0 &&
 	    run_newmap("newuidmap", pid, getuid(), us, uc) == 0) {
@@ -180,10 +166,10 @@ static int map_ids(pid_t pid, const struct options *o, struct ground *g)
 	g->two_users = false;
 	g->slots = IDS;
 	snprintf(text, sizeof text, "0 %u 1", getuid());
-	if (write_map(pid, "uid_map", text) < 0)
+	if (idmap_write(pid, "uid_map", text) < 0)
 		return -1;
 	snprintf(text, sizeof text, "0 %u 1", getgid());
-	return write_map(pid, "setgroups", "deny") < 0 ? -1 : write_map(pid, "gid_map", text);
+	return idmap_write(pid, "setgroups", "deny") < 0 ? -1 : idmap_write(pid, "gid_map", text);
 }
 
 /* ---- the engine's side ---- */
@@ -279,10 +265,14 @@ finish(const struct options *o, const struct ground *g, int status)
 	_exit(1);
 }
 
-static void __attribute__((noreturn))
-keep(const struct options *o, const struct ground *g, pid_t engine, const sigset_t *signals)
+static void __attribute__((noreturn)) keep(const struct options *o, const struct ground *g,
+					   pid_t engine, int lock, const sigset_t *signals)
 {
 	bool stopping = false;
+	/* Nothing of the engine's: a socket that listens here would take calls that nobody answers.
+	 */
+	if (dup2(lock, 3) == 3)
+		close_range(4, ~0u, 0);
 	for (;;) {
 		const struct timespec limit = { .tv_sec = STOP_SECS };
 		int status, sig = stopping ? sigtimedwait(signals, NULL, &limit)
@@ -304,7 +294,8 @@ int keeper_split(const struct options *o, struct ground *g, struct err *err)
 	int pair[2];
 	sigset_t signals, before;
 	*g = (struct ground){ 0 };
-	if (lock_state(o->state, err) < 0)
+	int lock;
+	if (lock_state(o->state, &lock, err) < 0)
 		return -1;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
 		return err_errno(err, "socketpair");
@@ -345,5 +336,5 @@ int keeper_split(const struct options *o, struct ground *g, struct err *err)
 	close(pair[0]);
 	if (!ok)
 		kill(engine, SIGKILL);
-	keep(o, g, engine, &signals);
+	keep(o, g, engine, lock, &signals);
 }

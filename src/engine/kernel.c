@@ -1,5 +1,6 @@
 #include "engine/kernel.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -47,12 +48,6 @@ struct kernel {
 };
 
 /* ---- from the process ---- */
-
-static void died(struct kernel *k)
-{
-	k->id = 0;
-	k->events->died(k->ctx);
-}
 
 static void say(struct kernel *k, const struct buf *line)
 {
@@ -195,7 +190,10 @@ static void on_ctl(void *ctx, uint32_t events)
 	char data[READ_MAX];
 	if (events & EPOLLOUT)
 		flush_command(k);
-	if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)) || !k->reading)
+	/* A hang-up is reported also while we do not listen, again and again: then it is heard out.
+	 */
+	bool hung = (events & (EPOLLHUP | EPOLLERR)) != 0;
+	if (!hung && (!(events & EPOLLIN) || !k->reading))
 		return;
 	ssize_t n = read(e->fd, data, sizeof data);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -205,7 +203,7 @@ static void on_ctl(void *ctx, uint32_t events)
 		return;
 	/* Closed, or a line without end: the process is of no use any more. */
 	watch_del(&e->watch);
-	died(k);
+	k->events->died(k->ctx);
 }
 
 static void on_output(void *ctx, uint32_t events)
@@ -256,6 +254,14 @@ static void put_quoted(struct buf *b, const char *p, size_t n)
 	buf_adds(b, "'");
 }
 
+/* Other names can be in an environment, but bash cannot assign to them. */
+static bool is_identifier(const char *name)
+{
+	return !isdigit((unsigned char)*name) &&
+	       !name[strspn(name,
+			    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")];
+}
+
 /* Whole lines to an interactive bash: an interrupt throws away the one that runs, never those
  * behind it. */
 static void put_bash_command(struct kernel *k, const char *code, size_t n, struct json_object *env)
@@ -264,6 +270,8 @@ static void put_bash_command(struct kernel *k, const char *code, size_t n, struc
 	if (env) {
 		json_object_object_foreach(env, name, value)
 		{
+			if (!is_identifier(name))
+				continue;
 			buf_addf(b, "[ \"${%s+x}\" ] && __sg_%s=$%s; export %s=", name, name, name,
 				 name);
 			put_quoted(b, json_object_get_string(value),
@@ -277,6 +285,8 @@ static void put_bash_command(struct kernel *k, const char *code, size_t n, struc
 	if (env) {
 		json_object_object_foreach(env, name, value)
 		{
+			if (!is_identifier(name))
+				continue;
 			(void)value;
 			buf_addf(b,
 				 "if [ \"${__sg_%s+x}\" ]; then %s=$__sg_%s; unset __sg_%s; else "
@@ -481,6 +491,8 @@ bool kernel_exited(struct kernel *k, uint32_t id)
 			break;
 	}
 	drain(k);
-	died(k);
+	agent_forget(k->s->agent, k->id);
+	k->id = 0; /* nothing is left to be killed */
+	k->events->died(k->ctx);
 	return true;
 }

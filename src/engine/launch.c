@@ -20,6 +20,7 @@
 
 #include "base/cleanup.h"
 #include "base/packet.h"
+#include "engine/idmap.h"
 #include "wire/agentmsg.h"
 
 #define AGENT_SOCKET 3
@@ -126,14 +127,6 @@ static void __attribute__((noreturn)) child(const struct launch *l, int sock)
 	_exit(1);
 }
 
-static int write_map(pid_t pid, const char *which, const char *text)
-{
-	char path[64];
-	snprintf(path, sizeof path, "/proc/%d/%s", pid, which);
-	_close_ int fd = open(path, O_WRONLY | O_CLOEXEC);
-	return fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) ? 0 : -1;
-}
-
 /* root and user get two ids of this sandbox's own; one host id cannot stand for both. */
 static int map_ids(const struct launch *l, pid_t pid)
 {
@@ -143,9 +136,9 @@ static int map_ids(const struct launch *l, pid_t pid)
 			 2 + 2 * l->slot);
 	else
 		snprintf(text, sizeof text, "%d 0 1\n", AGENT_UID);
-	if (!l->root.two_users && write_map(pid, "setgroups", "deny") < 0)
+	if (!l->root.two_users && idmap_write(pid, "setgroups", "deny") < 0)
 		return -1;
-	return write_map(pid, "uid_map", text) < 0 ? -1 : write_map(pid, "gid_map", text);
+	return idmap_write(pid, "uid_map", text) < 0 ? -1 : idmap_write(pid, "gid_map", text);
 }
 
 int launch(const struct launch *l, pid_t *pid, int *sock, struct err *err)
@@ -186,12 +179,14 @@ int launch_load(const char *path, struct err *err)
 	struct stat st;
 	if (in < 0 || fstat(in, &st) < 0)
 		return err_errno(err, "%s", path);
-	_close_ int mem = memfd_create("init", MFD_CLOEXEC);
+	_close_ int mem = memfd_create("init", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (mem < 0)
 		return err_errno(err, "memfd_create");
 	for (off_t at = 0; at < st.st_size;)
 		if (sendfile(mem, in, &at, (size_t)(st.st_size - at)) <= 0)
 			return err_errno(err, "load %s", path);
 	fchmod(mem, 0555);
+	if (fcntl(mem, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0)
+		return err_errno(err, "seal %s", path);
 	return steal_fd(&mem);
 }

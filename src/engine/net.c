@@ -116,8 +116,8 @@ int net_start_slirp(pid_t pid, pid_t *slirp, int *ready, struct err *err)
 	if (pipe2(out, O_CLOEXEC) < 0)
 		return err_errno(err, "pipe");
 	snprintf(target, sizeof target, "%d", pid);
-	*slirp = fork();
-	if (*slirp == 0) {
+	pid_t child = fork();
+	if (child == 0) {
 		char *const env[] = { "PATH=/usr/bin:/bin", NULL };
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		int null = open("/dev/null", O_RDWR);
@@ -135,10 +135,11 @@ int net_start_slirp(pid_t pid, pid_t *slirp, int *ready, struct err *err)
 		_exit(127);
 	}
 	close(out[1]);
-	if (*slirp < 0) {
+	if (child < 0) {
 		close(out[0]);
 		return err_errno(err, "fork");
 	}
+	*slirp = child;
 	*ready = out[0];
 	return 0;
 }

@@ -18,7 +18,8 @@
 
 #define READ_MAX    (32u << 10)
 #define INPUT_MAX   (16u << 20)
-#define LINGER_SECS 30 /* a process that ended can still be connected to this long */
+#define PROCS_MAX   256 /* of one sandbox: each costs the engine three descriptors */
+#define LINGER_SECS 30  /* a process that ended can still be connected to this long */
 
 enum { OUT, ERR, PIPES };
 
@@ -221,6 +222,7 @@ static void on_output(void *ctx, uint32_t events)
 static void free_proc(void *ctx)
 {
 	struct proc *p = ctx;
+	agent_forget(p->s->agent, p->id);
 	for (struct proc **at = &p->s->procs; *at; at = &(*at)->next) {
 		if (*at == p) {
 			*at = p->next;
@@ -265,7 +267,7 @@ static void finish(struct proc *p)
 bool procs_exited(struct sandbox *s, uint32_t id, int status)
 {
 	for (struct proc *p = s->procs; p; p = p->next) {
-		if (p->id != id || p->exited)
+		if (p->id != id || p->exited || !p->pid)
 			continue;
 		p->exited = true;
 		p->status = status;
@@ -279,6 +281,11 @@ bool procs_exited(struct sandbox *s, uint32_t id, int status)
 static void on_time_limit(void *ctx)
 {
 	struct proc *p = ctx;
+	if (p->s->state == SANDBOX_PAUSED) { /* its clock stands still */
+		timer_at(&p->timer, p->s->engine->loop, clock_mono_us() + SECOND_US, on_time_limit,
+			 p);
+		return;
+	}
 	p->muted = p->timed_out = true;
 	proc_signal(p, SIGKILL, NULL, NULL);
 	finish(p); /* at once if only a grandchild holds the pipes; else when its exit is reported
@@ -290,7 +297,11 @@ static void on_time_limit(void *ctx)
 static void on_input_room(void *ctx, uint32_t events)
 {
 	struct proc *p = ctx;
-	(void)events;
+	/* Nobody reads the other end any more; epoll would say so for ever. */
+	if (events & (EPOLLERR | EPOLLHUP)) {
+		p->input.len = 0;
+		p->in_closing = true;
+	}
 	while (p->input.len) {
 		ssize_t n = write(p->in, p->input.p, p->input.len);
 		if (n < 0 && errno == EAGAIN)
@@ -329,6 +340,14 @@ void proc_close_input(struct proc *p)
 
 int proc_signal(struct proc *p, int sig, agent_fn *fn, void *ctx)
 {
+	if (fn && p->exited && !p->finished) {
+		/* Only what it left behind holds its output open: that is not waited for any
+		 * longer. */
+		p->muted = true;
+		finish(p);
+		fn(ctx, 0, NULL, 0, -1);
+		return 0;
+	}
 	struct agent_msg msg = { .op = AGENT_SIGNAL, .target = p->id, .value = sig };
 	if (fn)
 		p->muted = true;
@@ -336,14 +355,6 @@ int proc_signal(struct proc *p, int sig, agent_fn *fn, void *ctx)
 }
 
 /* ---- start ---- */
-
-static void on_starter_gone(void *ctx)
-{
-	struct proc *p = ctx;
-	p->starter = NULL;
-}
-
-static const struct req_owner starter_owner = { .gone = on_starter_gone };
 
 static void on_spawned(void *ctx, int value, const char *payload, size_t n, int fd)
 {
@@ -451,8 +462,23 @@ static int spawn(struct proc *p, const struct proc_spec *spec)
 	return p->id ? 0 : -EMFILE;
 }
 
+static int running(const struct sandbox *s)
+{
+	int n = 0;
+	for (const struct proc *p = s->procs; p; p = p->next)
+		n += !p->finished;
+	return n;
+}
+
 void proc_start(struct sandbox *s, const struct proc_spec *spec, struct req *r)
 {
+	if (running(s) >= PROCS_MAX) {
+		if (r)
+			answer_connect(r, CONNECT_RESOURCE_EXHAUSTED,
+				       "error starting process: %d processes are running",
+				       PROCS_MAX);
+		return;
+	}
 	struct proc *p = new_proc(s, spec);
 	int rc = p ? spawn(p, spec) : -ENOMEM;
 	if (rc < 0) {
@@ -463,9 +489,8 @@ void proc_start(struct sandbox *s, const struct proc_spec *spec, struct req *r)
 				       strerror(-rc));
 		return;
 	}
-	p->starter = r;
 	if (r)
-		req_own(r, &starter_owner, p);
+		req_hold(r, &p->starter);
 }
 
 void proc_start_command(struct sandbox *s, const char *command)

@@ -14,6 +14,7 @@
 #include "wire/path.h"
 
 #define KEEPALIVE_SECS 90
+#define TAG_MAX        1024
 #define INPUT_MAX      (32u << 20)
 
 static void invalid(struct req *r, const char *text)
@@ -96,6 +97,10 @@ static void start(struct sandbox *s, struct req *r, struct json_object *body, bo
 	}
 	if (header_number(r, "Connect-Timeout-Ms", 9999999999, &spec.timeout_ms) < 0)
 		return;
+	if (spec.tag && strlen(spec.tag) > TAG_MAX) {
+		invalid(r, "tag is too long");
+		return;
+	}
 	spec.cwd = cwd;
 	proc_start(s, &spec, r);
 }
@@ -189,13 +194,6 @@ static void close_stdin(struct sandbox *s, struct req *r, struct json_object *bo
 	req_reply(r, 200, "application/json", "{}", 2);
 }
 
-static void on_signaller_gone(void *ctx)
-{
-	*(struct req **)ctx = NULL;
-}
-
-static const struct req_owner signaller = { .gone = on_signaller_gone };
-
 static void on_signalled(void *ctx, int value, const char *payload, size_t n, int fd)
 {
 	struct req **r = ctx;
@@ -234,13 +232,12 @@ static void send_signal(struct sandbox *s, struct req *r, struct json_object *bo
 		return;
 	}
 	struct req **keep = malloc(sizeof *keep);
+	if (keep)
+		req_hold(r, keep);
 	if (!keep || proc_signal(p, sig, on_signalled, keep) < 0) {
-		free(keep);
 		answer_connect(r, CONNECT_INTERNAL, "error sending signal");
-		return;
+		free(keep);
 	}
-	*keep = r;
-	req_own(r, &signaller, keep);
 }
 
 void process_route(struct sandbox *s, struct req *r, const char *method)

@@ -9,13 +9,6 @@
 
 #define BODY_MAX (32u << 20) /* stdin may come in large pieces */
 
-/* The sandbox by its id: it may end while the body is on its way. */
-struct pending {
-	struct engine *e;
-	char id[SANDBOX_ID];
-	rpc_fn *fn;
-};
-
 struct envelope {
 	struct json_object *body;
 	int count;
@@ -51,19 +44,13 @@ static int read_stream(struct json_object **out, const struct buf *text, struct 
 	return rc;
 }
 
-static void on_body(void *ctx, struct req *r, struct buf *text)
+static void on_body(struct sandbox *s, struct req *r, const struct buf *text, void (*fn)(void))
 {
-	struct pending *p = ctx;
-	struct sandbox *s = sandbox_find(p->e, p->id);
 	const char *basic = req_header(r, "Authorization");
 	char user[64] = "";
 	struct json_object *body = NULL;
 	struct err err;
 	bool root;
-	if (!s || s->state != SANDBOX_RUNNING) {
-		req_cut(r);
-		return;
-	}
 	int rc;
 	if (connect_is_stream(r))
 		rc = read_stream(&body, text, &err);
@@ -80,20 +67,8 @@ static void on_body(void *ctx, struct req *r, struct buf *text)
 	else if (!surface_user(s, user, &root))
 		answer_connect(r, CONNECT_UNAUTHENTICATED, "invalid username: '%s'", user);
 	else
-		p->fn(s, r, body, root);
+		((rpc_fn *)fn)(s, r, body, root);
 	json_object_put(body);
-}
-
-void rpc_collect(struct sandbox *s, struct req *r, rpc_fn *fn)
-{
-	struct pending *p = malloc(sizeof *p);
-	if (!p) {
-		answer_connect(r, CONNECT_RESOURCE_EXHAUSTED, "no memory");
-		return;
-	}
-	*p = (struct pending){ .e = s->engine, .fn = fn };
-	memcpy(p->id, s->id, sizeof p->id);
-	req_collect(r, BODY_MAX, on_body, p);
 }
 
 void rpc_dispatch(struct sandbox *s, struct req *r, const struct rpc_method *table, size_t n,
@@ -114,7 +89,7 @@ void rpc_dispatch(struct sandbox *s, struct req *r, const struct rpc_method *tab
 			 (!connect_is_stream(r) && !http_type_is(type, "application/json")))
 			answer_error(r, 415, "unsupported content type");
 		else
-			rpc_collect(s, r, table[i].fn);
+			surface_collect(s, r, BODY_MAX, on_body, (void (*)(void))table[i].fn);
 		return;
 	}
 	answer_error(r, 404, "404 page not found");

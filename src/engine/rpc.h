@@ -7,16 +7,14 @@
 
 typedef void rpc_fn(struct sandbox *s, struct req *r, struct json_object *body, bool root);
 
-/* Gather the body (of a streaming call: its one envelope), then call fn, if the sandbox still runs.
- * Errors in the body or the user are answered here. */
-void rpc_collect(struct sandbox *s, struct req *r, rpc_fn *fn);
-
 /* One method of a service. */
 struct rpc_method {
 	const char *name;
 	rpc_fn *fn; /* NULL: E2B has it, this engine has not */
 };
 
+/* Find the method, gather the body (of a streaming call: its one envelope) and call it. Errors in
+ * the body or the user are answered here. */
 void rpc_dispatch(struct sandbox *s, struct req *r, const struct rpc_method *table, size_t n,
 		  const char *method);
 

@@ -89,17 +89,17 @@ void sandbox_end(struct sandbox *s)
 	close_fd(&s->net_fd);
 	procs_end(s);
 	contexts_end(s);
-	http_cut(e->http, s);
+	http_cut(e->http, s->serial);
 	agent_free(s->agent);
 	s->agent = NULL;
 	/* The agent's exit takes every process of its pid namespace along; frozen ones die too. */
-	if (s->pid)
+	if (s->pid > 0)
 		kill(s->pid, SIGKILL);
-	if (s->slirp)
+	if (s->slirp > 0)
 		kill(s->slirp, SIGKILL);
 	if (s->cgroup >= 0)
 		cgroup_kill(s->cgroup);
-	log_line(LOG_INFO, "op=end sandbox=%s", s->id);
+	log_line(s->config.probe ? LOG_DEBUG : LOG_INFO, "op=end sandbox=%s", s->id);
 	if (starting && s->created) {
 		struct err why;
 		err_set(&why, ERR_INTERNAL, "%s", s->failure[0] ? s->failure : "the sandbox ended");
@@ -193,13 +193,17 @@ int sandbox_pause(struct sandbox *s, struct err *err)
 	if (s->state != SANDBOX_RUNNING)
 		return err_set(err, ERR_CONFLICT,
 			       "Error pausing sandbox - sandbox '%s' is already paused", s->id);
+	int most = SANDBOX_PAUSED_MAX * s->engine->opt->max_sandboxes;
+	if (sandbox_count(s->engine, SANDBOX_PAUSED) >= most)
+		return err_set(err, ERR_LIMIT, "Error pausing sandbox - %d sandboxes are paused",
+			       most);
 	if (set_frozen(s, true) < 0)
 		return err_errno(err, "Error pausing sandbox");
 	s->state = SANDBOX_PAUSED;
 	timer_stop(&s->end_timer);
 	procs_cut(s);
 	contexts_cut(s);
-	http_cut(s->engine->http, s);
+	http_cut(s->engine->http, s->serial);
 	log_line(LOG_INFO, "op=pause sandbox=%s", s->id);
 	return 0;
 }
@@ -228,6 +232,7 @@ int sandbox_resume(struct sandbox *s, int secs, struct err *err)
 	/* A resumed sandbox begins a new continuous life. */
 	s->started_real = clock_real_us();
 	set_end(s, secs < s->engine->opt->max_lifetime ? secs : s->engine->opt->max_lifetime);
+	contexts_resumed(s);
 	log_line(LOG_INFO, "op=resume sandbox=%s", s->id);
 	return 0;
 }
@@ -242,7 +247,8 @@ static void maybe_running(struct sandbox *s)
 	timer_stop(&s->start_timer);
 	s->started_real = clock_real_us();
 	set_end(s, s->config.timeout);
-	log_line(LOG_INFO, "op=create sandbox=%s template=%s", s->id, s->config.template->name);
+	log_line(s->config.probe ? LOG_DEBUG : LOG_INFO, "op=create sandbox=%s template=%s", s->id,
+		 s->config.template->name);
 	if (s->config.template->start)
 		proc_start_command(s, s->config.template->start);
 	if (s->config.template->interpreter)
@@ -379,6 +385,7 @@ int sandbox_create(struct engine *e, const struct sandbox_config *config,
 	};
 	json_object_get(s->config.metadata);
 	json_object_get(s->config.envs);
+	s->serial = ++e->serials;
 	s->id[0] = 'i';
 	id_alnum(s->id + 1, SANDBOX_ID - 2);
 	if (config->secure)

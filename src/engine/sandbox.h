@@ -25,6 +25,7 @@ struct sandbox_config {
 	struct json_object *envs;     /* object of strings, or NULL */
 	int timeout;                  /* seconds */
 	bool auto_pause, auto_resume, internet, secure, private_traffic;
+	bool probe; /* made at the start to see that it can be: not worth a line in the log */
 	bool internet_asked; /* the request said so itself: shown by get */
 };
 
@@ -41,7 +42,8 @@ struct sandbox {
 	struct engine *engine;
 	struct sandbox *prev, *next;
 	char id[SANDBOX_ID];
-	char envd_token[SANDBOX_TOKEN];    /* "" when the sandbox is not secure */
+	uint64_t serial;                /* never used twice: marks the requests that are about it */
+	char envd_token[SANDBOX_TOKEN]; /* "" when the sandbox is not secure */
 	char traffic_token[SANDBOX_TOKEN]; /* "" unless its ports are private */
 	struct sandbox_config config;      /* metadata and envs are references of its own */
 	enum sandbox_state state;
@@ -61,6 +63,7 @@ struct sandbox {
 	char failure[256];
 
 	struct proc *procs;       /* processes started by envd's clients */
+	size_t queued;            /* bytes of code that wait to be run */
 	struct context *contexts; /* of the code interpreter, oldest first */
 	struct usage_sample samples[USAGE_SAMPLES];
 	size_t nsamples;
@@ -88,6 +91,7 @@ int sandbox_set_timeout(struct sandbox *s, int secs, bool extend_only, struct er
 
 int sandbox_pause(struct sandbox *s, struct err *err); /* streams are cut, processes stopped */
 int sandbox_resume(struct sandbox *s, int secs, struct err *err);
+#define SANDBOX_PAUSED_MAX 4 /* times --max-sandboxes: each keeps its memory */
 
 int sandbox_count(const struct engine *e, enum sandbox_state state);
 

@@ -30,6 +30,13 @@ void filesystem_route(struct sandbox *s, struct req *r, const char *method);
  * none. */
 struct sandbox *files_find_signed(struct engine *e, struct req *r);
 
+/* Gather the body of a request to s, at most max bytes, then call fn; the sandbox may end
+ * meanwhile, and then the client is cut off instead. arg is handed through. */
+typedef void surface_fn(struct sandbox *s, struct req *r, const struct buf *body,
+			void (*arg)(void));
+void surface_collect(struct sandbox *s, struct req *r, size_t max, surface_fn *fn,
+		     void (*arg)(void));
+
 /* Which user a name means: false when there is no such user in s. NULL and "" are the default user.
  */
 bool surface_user(const struct sandbox *s, const char *name, bool *root);

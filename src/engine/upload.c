@@ -18,6 +18,7 @@
 
 #define PIECE_MAX (1u << 20) /* the largest piece that the HTTP layer hands over, and then some */
 #define CHUNK     (64u << 10)
+#define STEP_MAX  (4u << 20) /* unzipped in one turn of the loop */
 #define PARTS_MAX 1024
 
 struct part {
@@ -41,6 +42,7 @@ struct upload {
 	size_t nparts;
 	int opening; /* parts that wait for the agent */
 	bool body_done, failed;
+	struct timer turn; /* for the rest of a long piece */
 };
 
 static void advance(struct upload *u);
@@ -54,6 +56,7 @@ static struct sandbox *sandbox_of(struct upload *u)
 static void free_upload(struct upload *u)
 {
 	struct sandbox *s = sandbox_find(u->call.e, u->call.id);
+	timer_stop(&u->turn);
 	while (u->parts) {
 		struct part *p = u->parts;
 		u->parts = p->next;
@@ -228,14 +231,16 @@ static int feed(struct upload *u, const char *p, size_t n, struct err *err)
 	return u->multipart ? multipart_feed(u->multipart, p, n, err) : put(u, p, n, err);
 }
 
-/* Unzip a chunk of what is there. What a small body blows up to is bounded by the disk it is
- * written to. */
+/* Unzip what is there, a step at a time: a small body can blow up to a thousand times its size, and
+ * others are to be served meanwhile. Where it all goes is bounded by the disk. */
 static int unzip(struct upload *u, struct err *err)
 {
 	char out[CHUNK];
 	u->z->next_in = (unsigned char *)u->rest.p;
 	u->z->avail_in = (unsigned)u->rest.len;
-	while (u->z->avail_in && !u->opening && !u->z_ended) {
+	size_t before = u->z->total_out;
+	while (u->z->avail_in && !u->opening && !u->z_ended &&
+	       u->z->total_out - before < STEP_MAX) {
 		u->z->next_out = (unsigned char *)out;
 		u->z->avail_out = sizeof out;
 		int rc = inflate(u->z, Z_NO_FLUSH);
@@ -284,6 +289,11 @@ static void finish(struct upload *u)
 	answer_json(r, 200, all);
 }
 
+static void go_on(void *ctx)
+{
+	advance(ctx);
+}
+
 /* Process what there is, as far as open files allow. */
 static void advance(struct upload *u)
 {
@@ -301,6 +311,8 @@ static void advance(struct upload *u)
 		fail(u, &err);
 	if (u->body_done && !u->opening && (u->failed || !u->rest.len))
 		finish(u);
+	else if (!u->opening && !u->failed && u->rest.len)
+		timer_at(&u->turn, u->call.e->loop, 0, go_on, u);
 	else if (!u->opening)
 		req_body_ready(u->req);
 }

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#define KEEP_MAX (256u << 10)
+
 void lines_init(struct lines *l, size_t max_line)
 {
 	l->in = BUF(max_line);
@@ -35,7 +37,10 @@ int lines_feed(struct lines *l, const char *p, size_t n, line_fn *fn, void *ctx,
 		if (!nl)
 			return 0;
 		int rc = fn(ctx, l->in.p, l->in.len, err);
-		buf_drop(&l->in, l->in.len);
+		if (l->in.cap > KEEP_MAX)
+			buf_free(&l->in); /* one long line must not be paid for ever after */
+		else
+			buf_drop(&l->in, l->in.len);
 		if (rc)
 			return -1;
 		p = nl + 1;

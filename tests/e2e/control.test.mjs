@@ -537,6 +537,19 @@ describe('control plane', SUITE, () => {
     assert.equal(await sandbox.kill(), true);
   });
 
+  test('a pause in the middle of a run costs the run, not the variables', async () => {
+    const sandbox = await engine.create('notebook');
+    await sandbox.runCode('x = 41');
+    const run = sandbox.runCode('import time\nfor i in range(600): time.sleep(0.1)').catch((e) => e);
+    await sleep(500);
+    assert.equal(await sandbox.pause(), true);
+    await run;
+    await sleep(4000);
+    const again = await Sandbox.connect(sandbox.sandboxId, engine.sdk);
+    assert.equal((await again.runCode('x + 1')).text, '42');
+    await again.kill();
+  });
+
   test('a paused sandbox outlives its timeout, and can be killed', async () => {
     const sandbox = await engine.create('base', { timeoutMs: 1500 });
     await sandbox.pause();

@@ -288,6 +288,22 @@ class Engine {
     return this.ready.active.has(layer);
   }
 
+  /** The process that serves: the child of the one that was started. */
+  get server() {
+    const own = [...processes().values()].find((p) => p.parent === this.pid && statusField(p.pid, 'Name') === statusField(this.pid, 'Name'));
+    return own?.pid ?? this.pid;
+  }
+
+  openFiles() {
+    return fs.readdirSync(`/proc/${this.server}/fd`).length;
+  }
+
+  cpuSeconds() {
+    const stat = readProc(`${this.server}/stat`);
+    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+    return (Number(fields[11]) + Number(fields[12])) / 100;
+  }
+
   /** Options for every call of the SDK. */
   get sdk() {
     return { apiKey: this.key, apiUrl: this.url, sandboxUrl: this.url };

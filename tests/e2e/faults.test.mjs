@@ -10,6 +10,8 @@ import {
   KEY,
   SUITE,
   assertError,
+  assertStreamError,
+  envelopes,
   fails,
   open,
   outcome,
@@ -394,6 +396,54 @@ describe('faults', SUITE, () => {
   });
 
   // ------------------------------------------------------------------------------------------------------------ many at once
+
+  test('clients that break off their runs leave no connection behind', async () => {
+    const sandbox = await engine.create();
+    await sandbox.runCode('1');
+    const idle = await open(`${engine.url}/health`); // an older connection must not keep the others
+    idle.resume();
+    const before = engine.openFiles();
+    for (let i = 0; i < 20; i++) {
+      const res = await open(`${engine.url}/execute`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', ...routing(sandbox, INTERPRETER) },
+        json: { code: 'import time\ntime.sleep(60)' },
+      });
+      res.drop();
+    }
+    await until(() => engine.openFiles() <= before + 2, { deadline: 15_000, what: 'the connections to be closed' });
+    assert.equal((await sandbox.runCode('2')).text, '2');
+    await sandbox.kill();
+  });
+
+  test('a program that closes its stdin, or leaves children with it, costs no time', async () => {
+    const sandbox = await engine.create('base');
+    for (const line of ['exec 0<&-; sleep 30', 'sleep 30 & exit'])
+      await engine.stream(sandbox, 'process.Process/Start', { process: { cmd: '/bin/bash', args: ['-c', line] }, stdin: true });
+    await sleep(300);
+    const before = engine.cpuSeconds();
+    await sleep(2000);
+    assert.ok(engine.cpuSeconds() - before < 0.5, 'the engine is idle');
+    await sandbox.kill();
+  });
+
+  test('a process in one sandbox cannot use up what all need', async () => {
+    const [greedy, other] = await Promise.all([engine.create('base'), engine.create('base')]);
+    const start = () => engine.stream(greedy, 'process.Process/Start', { process: { cmd: '/bin/sleep', args: ['30'] }, stdin: false });
+    const answers = [];
+    for (let i = 0; i < 300; i += 50)
+      for (const res of await Promise.all(Array.from({ length: 50 }, start))) {
+        const first = await envelopes(res).next();
+        answers.push(first.value.end?.error?.code ?? 'started');
+        res.drop();
+      }
+    assert.ok(answers.includes('resource_exhausted'), 'there is a limit');
+    assert.ok(answers.filter((a) => a === 'started').length >= 200);
+    assert.equal(await output(other, 'echo fine'), 'fine');
+    const long = await engine.stream(other, 'process.Process/Start', { process: { cmd: '/bin/true' }, tag: 't'.repeat(100_000) });
+    await assertStreamError(long, 'invalid_argument', /tag/);
+    await Promise.all([greedy.kill(), other.kill()]);
+  });
 
   test('50 creates at once', async () => {
     const made = await Promise.all(

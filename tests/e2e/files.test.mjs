@@ -564,6 +564,17 @@ describe('files', SUITE, () => {
     assert.equal((await call('ListDir', { path: 7 })).status, 400);
   });
 
+  test('a walk that is killed inside is answered', async () => {
+    await output(sandbox, 'mkdir -p walk && cd walk && for i in $(seq 60); do mkdir $i; (cd $i; touch $(seq 300)); done');
+    const user = engine.has('root and user') ? 'root' : 'user';
+    const killer = await sandbox.commands.run('while true; do pkill -KILL -x "$(cat /proc/1/comm)" 2>/dev/null; done', { background: true, user, timeoutMs: 20_000 });
+    for (let i = 0; i < 10; i++) {
+      const res = await call('ListDir', { path: '/home/user/walk', depth: 2 });
+      assert.ok([200, 500].includes(res.status), res.text.slice(0, 200));
+    }
+    await killer.kill();
+  });
+
   test('a list of 3000 entries', async () => {
     const dir = await folder();
     await output(sandbox, `cd ${dir} && touch $(seq -f 'name-%05g' 1 3000)`);

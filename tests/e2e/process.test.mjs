@@ -395,6 +395,19 @@ describe('processes', SUITE, () => {
 
   // ------------------------------------------------------------------------------------------------------------ timeouts, keepalives
 
+  test('a signal to a process that has left only its children behind ends the stream', async () => {
+    const res = await engine.stream(sandbox, START, bash('sleep 20 & exit 0'));
+    const events = envelopes(res);
+    const pid = await started(events);
+    await sleep(300);
+    const from = performance.now();
+    const answer = await engine.rpc(sandbox, 'process.Process/SendSignal', { process: { pid }, signal: 'SIGNAL_SIGKILL' });
+    assert.equal(answer.status, 200, answer.text);
+    let last;
+    for await (const event of events) last = event;
+    assert.ok(last && performance.now() - from < 5_000);
+  });
+
   test('Connect-Timeout-Ms bounds the process', async () => {
     const from = performance.now();
     const res = await engine.stream(sandbox, START, bash('sleep 60'), { headers: { 'connect-timeout-ms': '1000' } });
