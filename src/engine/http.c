@@ -26,6 +26,7 @@ struct http {
 	struct MHD_Daemon *daemon;
 	struct watch watch;
 	struct timer timer;
+	bool soon; /* the library has something to do that it does not know of yet */
 	http_route *route;
 	void *app;
 	struct req *reqs; /* all that are under way */
@@ -74,9 +75,14 @@ struct req {
 static void run_daemon(void *ctx)
 {
 	struct http *h = ctx;
+	h->soon = false;
 	MHD_run(h->daemon);
 	MHD_UNSIGNED_LONG_LONG ms;
-	if (MHD_get_timeout(h->daemon, &ms) == MHD_YES)
+	/* A connection that was resumed by another's handler is not in the library's own timeout.
+	 */
+	if (h->soon)
+		timer_at(&h->timer, h->loop, 0, run_daemon, h);
+	else if (MHD_get_timeout(h->daemon, &ms) == MHD_YES)
 		timer_at(&h->timer, h->loop, clock_mono_us() + (int64_t)ms * 1000, run_daemon, h);
 	else
 		timer_stop(&h->timer);
@@ -90,6 +96,7 @@ static void on_daemon_ready(void *ctx, uint32_t events)
 
 static void run_soon(struct http *h)
 {
+	h->soon = true;
 	timer_at(&h->timer, h->loop, 0, run_daemon, h);
 }
 
