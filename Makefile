@@ -28,6 +28,14 @@ LINK    = $(CC) $(CFLAGS) $(HARDEN) -pie -Wl,-z,relro,-z,now -Wl,--as-needed $(L
 ENGINE_PKGS   := libmicrohttpd json-c libseccomp libcrypto zlib
 ENGINE_CFLAGS  = $(shell pkg-config --cflags $(ENGINE_PKGS))
 ENGINE_LIBS    = $(shell pkg-config --libs $(ENGINE_PKGS))
+E2B_PKGS      := libcurl json-c libcrypto
+E2B_CFLAGS     = $(shell pkg-config --cflags $(E2B_PKGS))
+E2B_LIBS       = $(shell pkg-config --libs $(E2B_PKGS))
+E2B_TEST_LIBS  = $(E2B_LIBS) $(shell pkg-config --libs libssl) -pthread
+STORE_PKGS    := sqlite3 libcrypto
+STORE_CFLAGS   = $(shell pkg-config --cflags $(STORE_PKGS))
+STORE_LIBS     = $(shell pkg-config --libs $(STORE_PKGS))
+WEB_LIBS       = $(shell pkg-config --libs fcgi)
 CMOCKA_LIBS    = $(shell pkg-config --libs cmocka)
 
 objects  = $(patsubst src/%.c,$(OBJ)/%.o,$(wildcard $(1)))
@@ -38,6 +46,18 @@ UNITS   := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test
 # A unit test is linked with the archive of wire and base. One that needs more names it here.
 test_template_OBJS := engine/template.o
 test_loop_OBJS     := engine/loop.o
+test_prefork_OBJS  := $(patsubst src/%.c,%.o,$(wildcard src/web/*.c))
+test_e2b_OBJS      := $(patsubst src/%.c,%.o,$(wildcard src/e2b/*.c))
+test_e2b_faults_OBJS := $(test_e2b_OBJS)
+test_e2b_live_OBJS   := $(test_e2b_OBJS)
+test_e2b_tls_OBJS    := $(test_e2b_OBJS)
+test_store_OBJS    := $(patsubst src/%.c,%.o,$(wildcard src/store/*.c))
+test_store_sandboxes_OBJS := $(test_store_OBJS)
+test_store_runs_OBJS      := $(test_store_OBJS)
+test_store_race_OBJS      := $(test_store_OBJS)
+test_session_live_OBJS    := core/session.o $(test_store_OBJS) $(test_e2b_OBJS)
+test_eventlog_OBJS         := core/eventlog.o
+test_run_live_OBJS        := $(patsubst src/%.c,%.o,$(wildcard src/core/*.c)) $(test_store_OBJS) $(test_e2b_OBJS)
 
 # Builds happen under a lock, so that two makes may run in one checkout.
 JOBS   = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc))
@@ -119,14 +139,21 @@ $(OBJ)/%.o: src/%.c Makefile
 	$(Q)$(COMPILE) -c -o $@ $<
 
 $(OBJ)/engine.o $(OBJ)/engine/%.o: COMPILE += $(ENGINE_CFLAGS)
+$(OBJ)/e2b/%.o: COMPILE += $(E2B_CFLAGS)
 $(OBJ)/engine/driver.o: COMPILE += -Wa,-I.
 $(OBJ)/engine/driver.o: src/engine/kernel.py
+$(OBJ)/store/%.o: COMPILE += $(STORE_CFLAGS)
+$(OBJ)/store/migrate.o: COMPILE += -Wa,-I.
+$(OBJ)/store/migrate.o: $(wildcard sql/*.sql)
 
 .SECONDEXPANSION:
 $(UNITS): $(BUILD)/tests/%: tests/unit/%.c Makefile $(LIB) $$(addprefix $$(OBJ)/,$$($$*_OBJS))
 	@mkdir -p $(@D)
 	@echo 'CC   $<'
-	$(Q)$(COMPILE) -MT $@ -MF $@.d $(ENGINE_CFLAGS) -c -o $@.o $<
-	$(Q)$(LINK) -o $@ $@.o $(addprefix $(OBJ)/,$($*_OBJS)) $(LIB) $(ENGINE_LIBS) $(CMOCKA_LIBS)
+	$(Q)$(COMPILE) -MT $@ -MF $@.d $(ENGINE_CFLAGS) $(STORE_CFLAGS) -c -o $@.o $<
+	$(Q)$(LINK) -o $@ $@.o $(addprefix $(OBJ)/,$($*_OBJS)) $(LIB) $(ENGINE_LIBS) \
+	        $(if $(findstring e2b/,$($*_OBJS)),$(E2B_TEST_LIBS)) \
+	        $(if $(findstring store/,$($*_OBJS)),$(STORE_LIBS)) \
+	        $(if $(findstring web/,$($*_OBJS)),$(WEB_LIBS)) $(CMOCKA_LIBS)
 
 -include $(shell find $(OBJ) $(BUILD)/tests -name '*.d' 2>/dev/null)

@@ -6,16 +6,18 @@
 
 enum err_code {
 	ERR_NONE = 0,
-	ERR_INVALID,     /* the caller's input is wrong */
-	ERR_DENIED,      /* known, but not allowed */
-	ERR_NOT_FOUND,   /* the thing named does not exist */
-	ERR_EXISTS,      /* it exists already */
-	ERR_CONFLICT,    /* it exists, but cannot do this now */
-	ERR_LIMIT,       /* a quota or a maximum is reached */
-	ERR_NO_SPACE,    /* disk or inodes are used up */
-	ERR_TIMEOUT,     /* a deadline passed */
-	ERR_UNAVAILABLE, /* try again later */
-	ERR_INTERNAL,    /* ours, or the system's */
+	ERR_INVALID,         /* the caller's input is wrong */
+	ERR_DENIED,          /* known, but not allowed */
+	ERR_NOT_FOUND,       /* the thing named does not exist */
+	ERR_EXISTS,          /* it exists already */
+	ERR_CONFLICT,        /* it exists, but cannot do this now */
+	ERR_LIMIT,           /* a quota or a maximum is reached */
+	ERR_NO_SPACE,        /* disk or inodes are used up */
+	ERR_TIMEOUT,         /* a deadline passed */
+	ERR_UNAVAILABLE,     /* try again later */
+	ERR_UNKNOWN_OUTCOME, /* it was asked for, and nobody can say whether it happened */
+	ERR_ABANDONED,       /* the caller itself gave it up */
+	ERR_INTERNAL,        /* ours, or the system's */
 };
 
 struct err {

@@ -1,0 +1,141 @@
+/* The statements. A change names the state that it expects in its WHERE clause; zero changed rows
+ * then mean that somebody else was faster. */
+#include "store/sql.h"
+
+/* In the order in which sandbox_read reads them. */
+#define SANDBOX                                                                                    \
+	"SELECT id, owner, session_id, generation, sandbox_id, type, template, status, "           \
+	"created_at, last_activity, expires_at, lifetime_at, provider_end_at, nonce, "             \
+	"claim_deadline, claim_slot, claim_pid, claim_start, envd_token, traffic_token, domain, "  \
+	"agent_id, task_id, end_reason, destroyed_at, state_lost, lost_reason FROM sandboxes "
+/* The words of the partial index, without which it is not used. */
+#define LIVE "status IN ('starting', 'running', 'paused') "
+#define UP   "status IN ('running', 'paused') "
+#define PAGE "ORDER BY id DESC LIMIT "
+
+/* In the order in which execution_read reads them. */
+#define EXECUTION                                                                                  \
+	"SELECT seq, id, sandbox, owner, session_id, generation, kind, state, input, "             \
+	"input_bytes, request_hash, pid, start, started_at, ended_at, exit_code, stdout_bytes, "   \
+	"stderr_bytes, error_name FROM executions "
+#define UNFINISHED "state IN ('queued', 'running') "
+
+/* In the order in which token_read reads them. */
+#define TOKEN                                                                                      \
+	"SELECT seq, id, user, role, scopes, session_id, created_at, expires_at, revoked_at "      \
+	"FROM tokens "
+
+const char *const sql_text[SQL_COUNT] = {
+	[SQL_BEGIN] = "BEGIN IMMEDIATE",
+	[SQL_COMMIT] = "COMMIT",
+	[SQL_ROLLBACK] = "ROLLBACK",
+
+	[SQL_SANDBOX_GET] = SANDBOX "WHERE id = ?1",
+	[SQL_SANDBOX_FIND] = SANDBOX "WHERE owner = ?1 AND session_id = ?2 AND " LIVE,
+	[SQL_SANDBOX_BY_ID] = SANDBOX "WHERE sandbox_id = ?1 AND sandbox_id <> ''",
+	[SQL_SANDBOX_BY_NONCE] = SANDBOX "WHERE nonce = ?1",
+	[SQL_SANDBOX_LAST] = SANDBOX "WHERE owner = ?1 AND session_id = ?2 " PAGE "1",
+
+	[SQL_SANDBOXES_OF_OWNER] = SANDBOX "WHERE id < ?1 AND owner = ?3 " PAGE "?2",
+	[SQL_SANDBOXES_EVERY] = SANDBOX "WHERE id < ?1 " PAGE "?2",
+	/* The pluses keep these from walking through all that ever ended, in the order of id. */
+	[SQL_SANDBOXES_LIVE] = SANDBOX "WHERE +id < ?1 AND " LIVE "ORDER BY +id DESC LIMIT ?2",
+	[SQL_SANDBOXES_STOPPING] = SANDBOX "WHERE +id < ?1 AND status <> 'ended' "
+					   "AND status = 'stopping' ORDER BY +id DESC LIMIT ?2",
+	[SQL_SANDBOXES_EXPIRED] = SANDBOX "WHERE +id < ?1 AND status <> 'ended' AND " UP
+					  "AND expires_at <= ?3 ORDER BY +id DESC LIMIT ?2",
+
+	[SQL_SANDBOX_COUNT] = "SELECT status, count(*) FROM sandboxes "
+			      "WHERE status <> 'ended' GROUP BY status",
+	[SQL_SANDBOX_COUNT_OF] = "SELECT status, count(*) FROM sandboxes "
+				 "WHERE status <> 'ended' AND +owner = ?1 GROUP BY status",
+	[SQL_SANDBOX_QUOTA] = "SELECT count(*), coalesce(sum(owner = ?1), 0) FROM sandboxes "
+			      "WHERE " LIVE,
+
+	[SQL_SANDBOX_INSERT] =
+		"INSERT INTO sandboxes (owner, session_id, generation, type, template, status, "
+		"created_at, last_activity, nonce, claim_deadline, claim_slot, claim_pid, "
+		"claim_start, agent_id, task_id, state_lost, lost_reason) "
+		"VALUES (?1, ?2, ?3, ?4, ?5, 'starting', ?6, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, "
+		"?14, ?15)",
+	[SQL_SANDBOX_ADOPT] = "UPDATE sandboxes SET claim_deadline = ?3, claim_slot = ?4, "
+			      "claim_pid = ?5, claim_start = ?6 "
+			      "WHERE id = ?1 AND nonce = ?2 AND status = 'starting'",
+	[SQL_SANDBOX_STARTED] =
+		"UPDATE sandboxes SET status = 'running', sandbox_id = ?3, envd_token = ?4, "
+		"traffic_token = ?5, domain = ?6, provider_end_at = ?7, lifetime_at = ?8, "
+		"expires_at = min(?8, ?9 + ?10), last_activity = ?9 "
+		"WHERE id = ?1 AND nonce = ?2 AND status = 'starting'",
+	[SQL_SANDBOX_FAILED] =
+		"UPDATE sandboxes SET status = 'ended', end_reason = 'start_failed', "
+		"destroyed_at = ?5 WHERE id = ?1 AND nonce = ?2 AND status = 'starting' "
+		"AND claim_pid = ?3 AND claim_start = ?4",
+
+	/* Asked first, since a write that changes nothing takes the write lock all the same. */
+	[SQL_SANDBOX_TOUCH_DUE] =
+		"SELECT 1 FROM sandboxes WHERE id = ?1 AND " UP "AND last_activity <= ?2",
+	[SQL_SANDBOX_TOUCH] = "UPDATE sandboxes SET last_activity = ?2, "
+			      "expires_at = min(lifetime_at, max(expires_at, ?2 + ?4)) "
+			      "WHERE id = ?1 AND " UP "AND last_activity <= ?3",
+	[SQL_SANDBOX_EXTEND] =
+		"UPDATE sandboxes SET provider_end_at = iif(?2 = 0, provider_end_at, ?2), "
+		"expires_at = min(lifetime_at, max(expires_at, ?3)) WHERE id = ?1 AND " UP,
+	[SQL_SANDBOX_PAUSE] = "UPDATE sandboxes SET status = 'paused' "
+			      "WHERE id = ?1 AND status = 'running'",
+	[SQL_SANDBOX_RESUME] = "UPDATE sandboxes SET status = 'running' "
+			       "WHERE id = ?1 AND status = 'paused'",
+	[SQL_SANDBOX_LOST] =
+		"UPDATE sandboxes SET status = 'ended', end_reason = ?2, destroyed_at = ?3, "
+		"envd_token = '', traffic_token = '' WHERE id = ?1 AND " UP,
+	[SQL_SANDBOX_STOP] = "UPDATE sandboxes SET status = 'stopping', end_reason = ?2 "
+			     "WHERE id = ?1 AND " LIVE,
+	[SQL_SANDBOX_KILLED] = "UPDATE sandboxes SET status = 'ended', destroyed_at = ?2, "
+			       "envd_token = '', traffic_token = '' "
+			       "WHERE id = ?1 AND status = 'stopping'",
+	[SQL_STATE_LOST_TAKE] = "UPDATE sandboxes SET state_lost = 0 "
+				"WHERE id = ?1 AND state_lost = 1",
+
+	[SQL_LEASE_TAKE] = "INSERT INTO leases (id, sandbox, slot, pid, start, until) "
+			   "SELECT ?1, id, ?3, ?4, ?5, ?6 FROM sandboxes WHERE id = ?2 AND " UP,
+	[SQL_LEASE_RENEW] =
+		"UPDATE leases SET until = ?4 WHERE id = ?1 AND pid = ?2 AND start = ?3",
+	[SQL_LEASE_RELEASE] = "DELETE FROM leases WHERE id = ?1",
+	[SQL_LEASE_RELEASE_ALL_OF] = "DELETE FROM leases WHERE pid = ?1 AND start = ?2",
+	[SQL_LEASES_OF_SANDBOX] = "SELECT pid, start FROM leases WHERE sandbox = ?1 AND until > ?2",
+	[SQL_LEASE_PRUNE_LATE] = "DELETE FROM leases WHERE until <= ?1",
+	[SQL_LEASE_PROCESSES] = "SELECT DISTINCT pid, start FROM leases "
+				"WHERE (pid, start) > (?1, ?2) ORDER BY pid, start LIMIT 1",
+
+	[SQL_EXECUTION_BEGIN] =
+		"INSERT INTO executions (id, sandbox, owner, session_id, generation, kind, state, "
+		"input, input_bytes, request_hash, pid, start, started_at) "
+		"SELECT ?1, id, owner, session_id, generation, ?3, 'running', ?4, ?5, ?6, ?7, ?8, "
+		"?9 FROM sandboxes WHERE id = ?2 AND status = 'running'",
+	[SQL_EXECUTION_FINISH] = "UPDATE executions SET state = ?2, ended_at = ?3, exit_code = ?4, "
+				 "stdout_bytes = ?5, stderr_bytes = ?6, error_name = ?7 "
+				 "WHERE id = ?1 AND " UNFINISHED "RETURNING sandbox",
+	[SQL_EXECUTION_FIND] = EXECUTION "WHERE id = ?2 AND owner = ?1",
+	[SQL_EXECUTION_REPEATED] =
+		EXECUTION "WHERE owner = ?1 AND session_id = ?2 AND request_hash = ?3 "
+			  "AND request_hash <> '' AND state = 'timed_out' AND ended_at > ?4 "
+			  "ORDER BY seq DESC LIMIT 1",
+	[SQL_EXECUTION_LIST] = EXECUTION "WHERE owner = ?1 AND session_id = ?2 AND seq < ?3 "
+					 "ORDER BY seq DESC LIMIT ?4",
+	[SQL_EXECUTION_PROCESSES] = "SELECT DISTINCT pid, start FROM executions WHERE " UNFINISHED
+				    "AND (pid, start) > (?1, ?2) ORDER BY pid, start LIMIT 1",
+	[SQL_EXECUTION_END_DEAD] =
+		"UPDATE executions SET state = 'completion_unknown', ended_at = ?3 "
+		"WHERE pid = ?1 AND start = ?2 AND " UNFINISHED,
+
+	[SQL_TOKEN_CREATE] =
+		"INSERT INTO tokens (id, hash, user, role, scopes, session_id, created_at, "
+		"expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+	[SQL_TOKEN_BY_HASH] = TOKEN "WHERE hash = ?1",
+	[SQL_TOKEN_GET] = TOKEN "WHERE id = ?1",
+	[SQL_TOKEN_LIST] = TOKEN "WHERE seq > ?1 ORDER BY seq LIMIT ?2",
+	[SQL_TOKEN_REVOKE] = "UPDATE tokens SET revoked_at = iif(revoked_at = 0, ?2, revoked_at) "
+			     "WHERE id = ?1",
+
+	[SQL_AUDIT_APPEND] = "INSERT INTO audit (at, request_id, user, action, target, outcome) "
+			     "VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+};
