@@ -1,0 +1,65 @@
+/* A session's sandbox: found, made, replaced, ended. However many processes ask at once, there is
+ * one: the claim in the database decides who makes it, and its nonce, which is also among the
+ * sandbox's labels, finds again what a lost reply or a crash left behind. */
+#ifndef CORE_SESSION_H
+#define CORE_SESSION_H
+
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "base/settings.h"
+#include "e2b/sandboxes.h"
+#include "store/claims.h"
+#include "store/store.h"
+
+/* Labels of every sandbox that is ours. */
+#define LABEL_NONCE       "sandgate_nonce"
+#define LABEL_INSTANCE    "sandgate_instance"
+#define LABEL_ENVIRONMENT "sandgate_environment"
+
+/* What one process needs to work on sessions. */
+struct core {
+	const struct settings *settings;
+	struct store *store;
+	struct e2b *e2b;
+	/* Sleep until the session's key is woken or ms have passed; -1: the caller gives up. */
+	int (*sleep)(void *ctx, const char *key, int ms);
+	/* Something about this key has changed. */
+	void (*wake)(void *ctx, const char *key);
+	void *ctx;
+};
+
+struct session {
+	const char *owner, *id;
+	enum sandbox_type type;      /* of a new sandbox */
+	const struct e2b_pair *envs; /* of a new sandbox */
+	size_t nenvs;
+};
+
+/* The key that waiters sleep on: "owner/id". */
+#define SESSION_KEY (2 * STORE_NAME_MAX + 2)
+void session_key(char out[SESSION_KEY], const char *owner, const char *id);
+
+/* The session's sandbox, made if there is none; *created (NULL is fine) says which. ERR_LIMIT: a
+ * quota; ERR_INVALID: the type has no template; ERR_TIMEOUT: not within the provider's time; else
+ * what the provider said. */
+int session_ensure(struct core *c, const struct session *want, struct sandbox_row *row,
+		   bool *created, struct err *err);
+
+/* The user's own stop. The intent is committed first: with the provider down it is a success all
+ * the same, and the kill is retried later. No sandbox is a success, too. */
+int session_stop(struct core *c, const char *owner, const char *id, struct err *err);
+
+/* The sandbox did not answer as one that lives. Ask the provider: *lost, and then it is recorded,
+ * or it is alive (again: a paused one is resumed) and *row is up to date. */
+int session_check(struct core *c, struct sandbox_row *row, bool *lost, struct err *err);
+
+/* Move the provider's dead-man's switch: idle limit and two minutes from now, at least until
+ * `needed` seconds from now, never past the lifetime. What was granted is read back and recorded.
+ */
+int session_renew(struct core *c, struct sandbox_row *row, int needed, struct err *err);
+
+/* Where its sandbox is, for calls of e2b. */
+void session_address(const struct sandbox_row *row, struct e2b_sandbox *out);
+
+#endif
