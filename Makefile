@@ -57,6 +57,7 @@ test_store_runs_OBJS      := $(test_store_OBJS)
 test_store_race_OBJS      := $(test_store_OBJS)
 test_session_live_OBJS    := core/session.o $(test_store_OBJS) $(test_e2b_OBJS)
 test_eventlog_OBJS         := core/eventlog.o
+test_result_OBJS           := core/result.o core/eventlog.o $(test_store_OBJS)
 test_run_live_OBJS        := $(patsubst src/%.c,%.o,$(wildcard src/core/*.c)) $(test_store_OBJS) $(test_e2b_OBJS)
 
 # Builds happen under a lock, so that two makes may run in one checkout.
