@@ -727,6 +727,18 @@ describe('control plane', SUITE, () => {
     }
   });
 
+  test('paused sandboxes keep their memory, so they are limited, too', async () => {
+    const small = await startEngine({ args: ['--max-sandboxes', '1'] });
+    try {
+      for (let i = 0; i < 4; i++) assert.equal(await (await small.create('base')).pause(), true);
+      const last = await small.create('base');
+      assertError(await small.api('POST', `/sandboxes/${last.sandboxId}/pause`, { json: {} }), 503, /4 sandboxes are paused/);
+      assert.equal(await output(last, 'echo runs on'), 'runs on');
+    } finally {
+      await small.stop();
+    }
+  });
+
   // ------------------------------------------------------------------------------------------------------------ tokens
 
   test('private traffic: ports but envd need the traffic token', async () => {

@@ -451,6 +451,20 @@ describe('interpreter', SUITE, () => {
     for (let i = 1; i < 3; i++) assert.ok(spans[i][1] >= spans[i - 1][2], `runs overlap: ${JSON.stringify(spans)}`);
   });
 
+  test('code that waits is bounded; what waits is not harmed', async (t) => {
+    const box = await own(t);
+    await box.runCode('x = 0');
+    const slow = box.runCode('import time\ntime.sleep(4)');
+    await sleep(300);
+    const code = `x += 1 # ${'y'.repeat(7 << 20)}`;
+    const send = () => engine.interpreter(box, 'POST', '/execute', { json: { code }, deadline: 60_000 });
+    const answers = (await Promise.all(Array.from({ length: 11 }, send))).map((r) => r.status);
+    assert.deepEqual([...new Set(answers)].sort(), [200, 429], String(answers));
+    await slow;
+    assert.equal((await box.runCode('x')).text, String(answers.filter((s) => s === 200).length));
+    assert.equal((await engine.interpreter(box, 'POST', '/execute', { json: { code: 'z'.repeat(9 << 20) } })).status, 413);
+  });
+
   test('different contexts run side by side', async (t) => {
     const [one, two] = [await fresh(t), await fresh(t)];
     const meet = (mine, other) =>
