@@ -21,6 +21,7 @@
 #define SHRINK_SECS 10              /* idle this long before workers are let go */
 #define YOUNG_US    SECOND_US       /* a worker that dies younger than this is trouble */
 #define BACKOFF_MAX (5 * SECOND_US) /* and another is started this late at the most */
+#define TEND_US     (60 * SECOND_US)
 #define END_US      (2 * SECOND_US) /* from SIGTERM to SIGKILL, for a worker that is to end */
 
 struct master {
@@ -33,7 +34,8 @@ struct master {
 		int64_t not_before; /* no worker is started earlier */
 		int64_t backoff;
 	} start[POOLS];
-	int idle_secs; /* the exec pool has had more than it needs */
+	int idle_secs;   /* the exec pool has had more than it needs */
+	int64_t tend_at; /* when to call the app's tend next */
 	bool draining, ending;
 	int64_t kill_at;
 };
@@ -144,6 +146,8 @@ static void note_death(struct master *m, struct slot *s, int status)
 	if (WIFSIGNALED(status) && !m->ending)
 		log_line(LOG_ERROR, "op=worker pid=%d error=\"ended by signal %d\"", s->pid,
 			 WTERMSIG(status));
+	if (failed)
+		m->tend_at = 0;
 	if (!failed || clock_mono_us() - s->started > YOUNG_US) {
 		m->start[pool].backoff = 0;
 		return;
@@ -220,6 +224,14 @@ static void on_signal(struct master *m)
 	}
 }
 
+static void tend(struct master *m)
+{
+	if (!m->c->app->tend || clock_mono_us() < m->tend_at)
+		return;
+	m->tend_at = clock_mono_us() + TEND_US;
+	m->c->app->tend(m->c->app->ctx);
+}
+
 static bool finished(struct master *m)
 {
 	return m->ending && alive(m, POOL_QUICK) == 0 && alive(m, POOL_EXEC) == 0;
@@ -240,6 +252,7 @@ static void loop(struct master *m)
 			grow(m);
 		if (!m->ending)
 			keep_enough(m);
+		tend(m);
 		if (m->draining)
 			check_drain(m);
 		else if (clock_mono_us() - tick >= SECOND_US) {

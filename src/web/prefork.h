@@ -7,7 +7,7 @@
 #include "web/request.h"
 #include "web/scoreboard.h"
 
-/* What the workers do. All of it is called in the worker, after the fork, but for reload. */
+/* What the workers do. All of it is called in the worker, after the fork, but for the last two. */
 struct prefork_app {
 	/* Open what belongs to one process; NULL with *err set makes the worker exit, and another
 	 * is tried later. */
@@ -16,6 +16,9 @@ struct prefork_app {
 	void (*close)(void *worker);
 	/* In the master, at SIGHUP: read the settings anew; -1 keeps the workers as they are. */
 	int (*reload)(void *ctx, struct err *err);
+	/* In the master, after a worker has crashed and once a minute: give back what the dead
+	 * held. May be NULL. */
+	void (*tend)(void *ctx);
 	void *ctx;
 };
 

@@ -13,8 +13,10 @@ struct web_req;
  */
 const char *web_param(const struct web_req *r, const char *name);
 
-/* The body: bytes, 0 at its end, -1 when the client broke off. */
+/* The body, as it comes: bytes, 0 at its end, -1 when the client broke off. It waits only when
+ * nothing is there: neither buffered nor readable on web_fd. */
 ssize_t web_read(struct web_req *r, void *p, size_t n);
+bool web_buffered(const struct web_req *r);
 
 /* Throw away the rest of the body; -1 when the client broke off. */
 int web_drain(struct web_req *r);

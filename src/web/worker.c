@@ -25,11 +25,20 @@ const char *web_param(const struct web_req *r, const char *name)
 	return FCGX_GetParam(name, r->fcgi.envp);
 }
 
+bool web_buffered(const struct web_req *r)
+{
+	return r->fcgi.in->stop > r->fcgi.in->rdNext;
+}
+
+/* FCGX_GetStr waits until all n bytes are there, so it is asked for no more than there are. */
 ssize_t web_read(struct web_req *r, void *p, size_t n)
 {
-	int got = FCGX_GetStr(p, (int)(n > 1 << 20 ? 1 << 20 : n), r->fcgi.in);
-	if (got > 0)
-		return got;
+	int c = web_buffered(r) || !n ? -1 : FCGX_GetChar(r->fcgi.in);
+	if (c >= 0)
+		FCGX_UnGetChar(c, r->fcgi.in);
+	size_t there = (size_t)(r->fcgi.in->stop - r->fcgi.in->rdNext);
+	if (there)
+		return FCGX_GetStr(p, (int)(n < there ? n : there), r->fcgi.in);
 	/* libfcgi gives the same 0 for the end of the body and for a client that broke off. */
 	if (FCGX_GetError(r->fcgi.in)) {
 		r->cut = true;
@@ -135,6 +144,14 @@ static void set_busy(struct board *b, struct slot *s)
 	(void)done; /* full: the master knows */
 }
 
+static bool has_body(const struct web_req *r)
+{
+	const char *length = web_param(r, "CONTENT_LENGTH");
+	if (length && *length)
+		return strcmp(length, "0") != 0;
+	return web_param(r, "HTTP_TRANSFER_ENCODING") != NULL;
+}
+
 /* SIGTERM is let in only while nothing is accepted: no signal is lost, and no connection either. */
 static void accept_and_serve(struct web_req *r, const struct prefork_app *app, void *worker,
 			     struct board *board, struct slot *slot, int epoll,
@@ -148,8 +165,10 @@ static void accept_and_serve(struct web_req *r, const struct prefork_app *app, v
 	if (FCGX_Accept_r(&r->fcgi) < 0)
 		return; /* another worker was quicker, or the client left */
 	r->headers_done = r->body_read = r->cut = r->has_status = false;
-	const char *length = web_param(r, "CONTENT_LENGTH");
-	r->body_read = !length || !*length || !strcmp(length, "0");
+	/* Without a body there is still the record that says so, and it may be late: unread, it
+	 * would look like a departure. */
+	if (!has_body(r))
+		web_drain(r);
 	atomic_fetch_add(&slot->served, 1);
 	app->serve(worker, r);
 	finish(r);

@@ -28,7 +28,7 @@
 
 /* What the workers tell the test. */
 static struct shared {
-	_Atomic int opened, generation, seen_gone, refuse_open, ready;
+	_Atomic int opened, generation, seen_gone, refuse_open, ready, tended;
 } * shared;
 
 static char dir[64], paths[POOLS][128];
@@ -96,6 +96,12 @@ static void app_serve(void *worker, struct web_req *r)
 		for (int i = 0; i < 300 && !web_gone(r); i++)
 			nap(10);
 		atomic_store(&shared->seen_gone, web_gone(r) ? 1 : -1);
+	} else if (!strcmp(uri, "/pieces")) {
+		char piece[64];
+		ssize_t first = web_read(r, piece, sizeof piece);
+		web_drain(r);
+		snprintf(text, sizeof text, "first=%zd", first);
+		answer(r, 200, text);
 	} else if (!strcmp(uri, "/wait")) {
 		struct pollfd p = { .fd = w->slot->wake, .events = POLLIN };
 		board_wait_for(w->slot, board_key("thing", "x"));
@@ -130,7 +136,17 @@ static void app_ready(void *ctx)
 	atomic_store(&shared->ready, 1);
 }
 
-static const struct prefork_app app = { app_open, app_serve, app_close, app_reload, NULL };
+static void app_tend(void *ctx)
+{
+	(void)ctx;
+	atomic_fetch_add(&shared->tended, 1);
+}
+
+static const struct prefork_app app = { .open = app_open,
+					.serve = app_serve,
+					.close = app_close,
+					.reload = app_reload,
+					.tend = app_tend };
 
 /* ---- a client ---- */
 
@@ -168,7 +184,8 @@ static size_t put_param(unsigned char *p, const char *name, const char *value)
 	return 2 + a + b;
 }
 
-static void ask(int s, const char *uri, const char *body, size_t nbody)
+/* The request without the record that ends its body. */
+static void ask_open(int s, const char *uri, const char *body, size_t nbody)
 {
 	static const unsigned char begin[8] = { 0, 1 };
 	unsigned char params[1024];
@@ -182,6 +199,11 @@ static void ask(int s, const char *uri, const char *body, size_t nbody)
 	record(s, 4, NULL, 0);
 	for (size_t at = 0; at < nbody; at += 32768)
 		record(s, 5, body + at, nbody - at < 32768 ? nbody - at : 32768);
+}
+
+static void ask(int s, const char *uri, const char *body, size_t nbody)
+{
+	ask_open(s, uri, body, nbody);
 	record(s, 5, NULL, 0);
 }
 
@@ -361,6 +383,10 @@ static void a_crashed_worker_is_replaced(void **state)
 	for (int i = 0; i < 100 && got < 0; i++, nap(50))
 		got = call(POOL_EXEC, "/", out, sizeof out);
 	assert_true(got > 0);
+	/* Once at the start, and then for the dead. */
+	for (int i = 0; i < 100 && atomic_load(&shared->tended) < 2; i++)
+		nap(50);
+	assert_true(atomic_load(&shared->tended) >= 2);
 }
 
 static void workers_that_cannot_start_are_not_tried_in_a_tight_loop(void **state)
@@ -446,6 +472,36 @@ static void a_client_that_leaves_is_noticed(void **state)
 	assert_int_equal(atomic_load(&shared->seen_gone), 1);
 }
 
+static void the_end_of_a_body_that_comes_late_is_no_departure(void **state)
+{
+	(void)state;
+	int s = dial(POOL_EXEC);
+	ask_open(s, "/until-gone", NULL, 0);
+	nap(100);
+	record(s, 5, NULL, 0);
+	nap(100);
+	assert_int_equal(atomic_load(&shared->seen_gone), 0);
+	close(s);
+	for (int i = 0; i < 200 && !atomic_load(&shared->seen_gone); i++)
+		nap(10);
+	assert_int_equal(atomic_load(&shared->seen_gone), 1);
+}
+
+/* A slow sender's bytes are given on as they come, not when a whole buffer is full. */
+static void a_body_is_read_as_it_comes(void **state)
+{
+	(void)state;
+	char out[1024];
+	int s = dial(POOL_EXEC);
+	ask_open(s, "/pieces", "abc", 3);
+	nap(200);
+	record(s, 5, "de", 2);
+	record(s, 5, NULL, 0);
+	assert_true(hear(s, out, sizeof out) > 0);
+	assert_non_null(strstr(out, "first=3"));
+	close(s);
+}
+
 static void a_waiter_is_woken_by_its_key(void **state)
 {
 	(void)state;
@@ -492,6 +548,8 @@ int main(void)
 		T(a_request_longer_than_the_drain_is_cut),
 		T(sighup_replaces_workers_without_dropping_a_request),
 		T(a_client_that_leaves_is_noticed),
+		T(the_end_of_a_body_that_comes_late_is_no_departure),
+		T(a_body_is_read_as_it_comes),
 		T(a_waiter_is_woken_by_its_key),
 		T(sockets_refuse_what_they_must),
 	};
