@@ -21,7 +21,7 @@ int64_t clock_real_us(void)
 	return now(CLOCK_REALTIME);
 }
 
-const char *clock_rfc3339(char out[CLOCK_TEXT], int64_t real_us)
+static const char *show(char out[CLOCK_TEXT], int64_t real_us, const char *zone)
 {
 	int64_t secs = real_us / SECOND_US, us = real_us % SECOND_US;
 	if (us < 0) {
@@ -31,10 +31,20 @@ const char *clock_rfc3339(char out[CLOCK_TEXT], int64_t real_us)
 	time_t t = (time_t)secs;
 	struct tm tm;
 	gmtime_r(&t, &tm);
-	char day[24];
+	char day[20];
 	strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &tm);
-	snprintf(out, CLOCK_TEXT, "%s.%06dZ", day, (int)us);
+	snprintf(out, CLOCK_TEXT, "%s.%06d%s", day, (int)us, zone);
 	return out;
+}
+
+const char *clock_rfc3339(char out[CLOCK_TEXT], int64_t real_us)
+{
+	return show(out, real_us, "Z");
+}
+
+const char *clock_iso8601(char out[CLOCK_TEXT], int64_t real_us)
+{
+	return show(out, real_us, "+00:00");
 }
 
 /* Exactly n digits, a number from min to max; *s moves behind them. */

@@ -10,9 +10,10 @@
 int64_t clock_mono_us(void);
 int64_t clock_real_us(void);
 
-/* "2026-01-22T15:06:11.971102Z" for a CLOCK_REALTIME value. */
-#define CLOCK_TEXT 32
+/* "2026-01-22T15:06:11.971102Z" for a CLOCK_REALTIME value, and the same with "+00:00". */
+#define CLOCK_TEXT 40
 const char *clock_rfc3339(char out[CLOCK_TEXT], int64_t real_us);
+const char *clock_iso8601(char out[CLOCK_TEXT], int64_t real_us);
 
 /* RFC 3339 with optional fraction and Z or +hh:mm. 0, or -1 when it is none. */
 int clock_parse_rfc3339(const char *s, int64_t *real_us);

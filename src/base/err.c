@@ -12,6 +12,7 @@ int err_set(struct err *err, enum err_code code, const char *fmt, ...)
 	va_list ap;
 	va_start(ap, fmt);
 	err->code = code;
+	err->remote = false;
 	vsnprintf(err->text, sizeof err->text, fmt, ap);
 	va_end(ap);
 	return -1;
@@ -25,6 +26,7 @@ int err_errno(struct err *err, const char *fmt, ...)
 	va_list ap;
 	va_start(ap, fmt);
 	err->code = ERR_INTERNAL;
+	err->remote = false;
 	int n = vsnprintf(err->text, sizeof err->text, fmt, ap);
 	va_end(ap);
 	if (n >= 0 && (size_t)n < sizeof err->text)

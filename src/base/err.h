@@ -4,6 +4,8 @@
 #ifndef BASE_ERR_H
 #define BASE_ERR_H
 
+#include <stdbool.h>
+
 enum err_code {
 	ERR_NONE = 0,
 	ERR_INVALID,         /* the caller's input is wrong */
@@ -22,6 +24,7 @@ enum err_code {
 
 struct err {
 	enum err_code code;
+	bool remote;    /* it was the provider's answer, or the lack of one */
 	char text[512]; /* for a person; always NUL-terminated */
 };
 

@@ -339,6 +339,7 @@ int call_run(struct e2b *c, struct call *call, const struct e2b_wait *wait, stru
 		result = judge(call, err);
 	curl_easy_cleanup(call->easy);
 	call->easy = NULL;
+	c->last.what = call->what;
 	c->last.status = call->status;
 	c->last.tries++;
 	c->last.why = result < 0 && !call->sent ? E2B_WHY_NOT_SENT : E2B_WHY_OTHER;

@@ -1,5 +1,6 @@
 #include "e2b/client.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,19 +80,35 @@ int64_t client_begin(struct e2b *c)
 	return clock_mono_us();
 }
 
+void client_names(struct e2b *c, const char *sandbox)
+{
+	snprintf(c->last.sandbox, sizeof c->last.sandbox, "%s", sandbox);
+}
+
 int client_end(struct e2b *c, int64_t since, const struct e2b_sandbox *sb, int rc, struct err *err)
 {
 	c->last.us = clock_mono_us() - since;
-	if (rc == 0) {
+	if (rc == 0)
 		c->last.why = E2B_WHY_OTHER;
-		return 0;
+	if (rc < 0 && err) {
+		answer_scrub(err, c->api_key);
+		if (sb) {
+			answer_scrub(err, sb->token);
+			answer_scrub(err, sb->traffic_token);
+		}
+		err->remote = true;
 	}
-	answer_scrub(err, c->api_key);
-	if (sb) {
-		answer_scrub(err, sb->token);
-		answer_scrub(err, sb->traffic_token);
-	}
-	return -1;
+	if (sb)
+		client_names(c, sb->id);
+	if (c->done && c->last.what)
+		c->done(c->done_ctx, &c->last, rc < 0 ? err : NULL);
+	return rc;
+}
+
+void e2b_on_done(struct e2b *c, e2b_done_fn *fn, void *ctx)
+{
+	c->done = fn;
+	c->done_ctx = ctx;
 }
 
 int e2b_file_url(const struct e2b *c, const struct e2b_sandbox *sb, const char *path, bool write,

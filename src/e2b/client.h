@@ -21,6 +21,8 @@ struct e2b {
 	enum version version[ROUTE_COUNT];
 	enum routing routing;
 	struct e2b_last last;
+	e2b_done_fn *done; /* NULL: nobody wants to know */
+	void *done_ctx;
 };
 
 /* wait's deadline, or the configured one from now on: all tries of an operation share it. */
@@ -29,6 +31,7 @@ int64_t client_deadline(const struct e2b *c, const struct e2b_wait *wait);
 /* Begin and end of a public function: what e2b_last tells. client_end blots secrets out of *err and
  * returns rc. */
 int64_t client_begin(struct e2b *c);
+void client_names(struct e2b *c, const char *sandbox); /* whom the call is about */
 int client_end(struct e2b *c, int64_t since, const struct e2b_sandbox *sb, int rc, struct err *err);
 
 /* A call to a port of a sandbox: its URL up to path, routing and tokens; finds out first how

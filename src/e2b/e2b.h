@@ -67,11 +67,17 @@ enum e2b_why {
 	E2B_WHY_PORT_CLOSED, /* it runs, but nothing listens yet; a short wait may help */
 };
 struct e2b_last {
+	const char *what; /* "create", "execute" ...; NULL when nothing was sent at all */
+	char sandbox[64]; /* its id, or "" */
 	enum e2b_why why;
 	int status, tries; /* of HTTP, 0 when there was no answer; how often it was sent */
 	int64_t us;        /* how long it took, repetitions included */
 };
 const struct e2b_last *e2b_last(const struct e2b *c);
+
+/* Called at the end of every call, for the log; err is NULL when it went well. */
+typedef void e2b_done_fn(void *ctx, const struct e2b_last *last, const struct err *err);
+void e2b_on_done(struct e2b *c, e2b_done_fn *fn, void *ctx);
 
 /* Whether the control plane is up and accepts our key: GET /health, then the shortest list. */
 int e2b_check(struct e2b *c, const struct e2b_wait *wait, struct err *err);

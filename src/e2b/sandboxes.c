@@ -54,6 +54,8 @@ int e2b_create(struct e2b *c, const struct e2b_create *what, struct e2b_sandbox 
 			err->code = ERR_UNKNOWN_OUTCOME;
 		rc = -1;
 	}
+	if (rc == 0)
+		client_names(c, out->id);
 	call_free(&call);
 	return client_end(c, since, NULL, rc, err);
 }
@@ -75,6 +77,7 @@ int e2b_connect(struct e2b *c, const char *id, int timeout_secs, struct e2b_sand
 	struct call call;
 	if (address_check_id(id, err) < 0)
 		return -1;
+	client_names(c, id);
 	int rc = control_run(c, &op, &call, client_deadline(c, wait), wait, err);
 	if (rc == 0)
 		rc = read_sandbox(&call, out, err);
@@ -102,6 +105,7 @@ int e2b_set_timeout(struct e2b *c, const char *id, int secs, const struct e2b_wa
 	struct call call;
 	if (address_check_id(id, err) < 0)
 		return -1;
+	client_names(c, id);
 	int rc = control_run(c, &op, &call, client_deadline(c, wait), wait, err);
 	call_free(&call);
 	return client_end(c, since, NULL, rc, err);
@@ -124,6 +128,7 @@ int e2b_kill(struct e2b *c, const char *id, bool *was_there, const struct e2b_wa
 	struct err why = { 0 };
 	if (address_check_id(id, err) < 0)
 		return -1;
+	client_names(c, id);
 	int rc = control_run(c, &op, &call, client_deadline(c, wait), wait, &why);
 	bool gone = rc < 0 && why.code == ERR_NOT_FOUND;
 	call_free(&call);
@@ -144,6 +149,7 @@ int e2b_get(struct e2b *c, const char *id, struct e2b_info *out, const struct e2
 	_cleanup_(json_drop) struct json_object *o = NULL;
 	if (address_check_id(id, err) < 0)
 		return -1;
+	client_names(c, id);
 	int rc = control_run(c, &op, &call, client_deadline(c, wait), wait, err);
 	if (rc == 0)
 		rc = json_read(&o, call.answer.p, call.answer.len, err);
