@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -25,20 +26,43 @@ const char *web_param(const struct web_req *r, const char *name)
 	return FCGX_GetParam(name, r->fcgi.envp);
 }
 
+/* How libfcgi's private record of a stream begins. It has no call that says whether a read would
+ * wait, and several records of a body can be in its buffer at once, of which it shows only one. */
+struct fcgi_stream {
+	unsigned char *buff;
+	int bufflen;
+	unsigned char *allocated;
+	unsigned char *buff_stop; /* the end of all that was read from the socket */
+	int type, eor_stop, skip, content, padding;
+};
+
+/* Bytes that libfcgi has read but does not show yet, the padding behind the current record left
+ * out. A record that does not look like the above counts as none. */
+static ptrdiff_t hidden_bytes(const FCGX_Stream *in)
+{
+	const struct fcgi_stream *f = in->data;
+	bool plausible = f && f->buff <= in->rdNext && in->rdNext <= in->stop &&
+			 in->stop <= f->buff_stop && f->buff_stop <= f->buff + f->bufflen &&
+			 f->padding >= 0 && f->padding < 256;
+	return plausible ? f->buff_stop - in->stop - f->padding : 0;
+}
+
 bool web_buffered(const struct web_req *r)
 {
-	return r->fcgi.in->stop > r->fcgi.in->rdNext;
+	const FCGX_Stream *in = r->fcgi.in;
+	return in->isClosed || in->stop > in->rdNext || hidden_bytes(in) > 0;
 }
 
 /* FCGX_GetStr waits until all n bytes are there, so it is asked for no more than there are. */
 ssize_t web_read(struct web_req *r, void *p, size_t n)
 {
-	int c = web_buffered(r) || !n ? -1 : FCGX_GetChar(r->fcgi.in);
+	int c = r->fcgi.in->stop > r->fcgi.in->rdNext ? -1 : FCGX_GetChar(r->fcgi.in);
 	if (c >= 0)
 		FCGX_UnGetChar(c, r->fcgi.in);
-	size_t there = (size_t)(r->fcgi.in->stop - r->fcgi.in->rdNext);
-	if (there)
-		return FCGX_GetStr(p, (int)(n < there ? n : there), r->fcgi.in);
+	/* Skipped padding puts rdNext behind stop where the connection ends after it. */
+	ptrdiff_t there = r->fcgi.in->stop - r->fcgi.in->rdNext;
+	if (there > 0)
+		return FCGX_GetStr(p, n < (size_t)there ? (int)n : (int)there, r->fcgi.in);
 	/* libfcgi gives the same 0 for the end of the body and for a client that broke off. */
 	if (FCGX_GetError(r->fcgi.in)) {
 		r->cut = true;
@@ -72,10 +96,42 @@ bool web_gone(const struct web_req *r)
 	       (r->body_read || (p.revents & (POLLHUP | POLLERR | POLLRDHUP)));
 }
 
+static const char *reason(int status)
+{
+	static const struct {
+		int status;
+		const char *reason;
+	} all[] = {
+		{ 200, "OK" },
+		{ 201, "Created" },
+		{ 202, "Accepted" },
+		{ 204, "No Content" },
+		{ 400, "Bad Request" },
+		{ 401, "Unauthorized" },
+		{ 403, "Forbidden" },
+		{ 404, "Not Found" },
+		{ 405, "Method Not Allowed" },
+		{ 408, "Request Timeout" },
+		{ 409, "Conflict" },
+		{ 413, "Content Too Large" },
+		{ 415, "Unsupported Media Type" },
+		{ 429, "Too Many Requests" },
+		{ 500, "Internal Server Error" },
+		{ 502, "Bad Gateway" },
+		{ 503, "Service Unavailable" },
+		{ 504, "Gateway Timeout" },
+		{ 507, "Insufficient Storage" },
+	};
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		if (all[i].status == status)
+			return all[i].reason;
+	return "Other";
+}
+
 void web_status(struct web_req *r, int status)
 {
 	if (!r->headers_done && !r->has_status)
-		FCGX_FPrintF(r->fcgi.out, "Status: %d\r\n", status);
+		FCGX_FPrintF(r->fcgi.out, "Status: %d %s\r\n", status, reason(status));
 	r->has_status = true;
 }
 

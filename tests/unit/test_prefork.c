@@ -102,6 +102,20 @@ static void app_serve(void *worker, struct web_req *r)
 		web_drain(r);
 		snprintf(text, sizeof text, "first=%zd", first);
 		answer(r, 200, text);
+	} else if (!strcmp(uri, "/buffered")) {
+		/* Whatever is not buffered after a moment is on its way, or wrongly denied. */
+		char piece[64];
+		ssize_t all = 0, got = 1;
+		nap(200);
+		while (got > 0) {
+			struct pollfd p = { .fd = web_fd(r), .events = POLLIN };
+			if (!web_buffered(r) && poll(&p, 1, 500) == 0)
+				break;
+			got = web_read(r, piece, sizeof piece);
+			all += got;
+		}
+		snprintf(text, sizeof text, got ? "stuck after %zd" : "all=%zd", all);
+		answer(r, 200, text);
 	} else if (!strcmp(uri, "/wait")) {
 		struct pollfd p = { .fd = w->slot->wake, .events = POLLIN };
 		board_wait_for(w->slot, board_key("thing", "x"));
@@ -319,7 +333,7 @@ static void both_sockets_answer(void **state)
 	char out[4096];
 	for (int pool = 0; pool < POOLS; pool++) {
 		assert_true(call((enum pool)pool, "/", out, sizeof out) > 0);
-		assert_non_null(strstr(out, "Status: 200\r\nContent-Type: text/plain\r\n"));
+		assert_non_null(strstr(out, "Status: 200 OK\r\nContent-Type: text/plain\r\n"));
 		assert_non_null(strstr(out, "\r\n\r\npid="));
 		assert_null(strstr(out, "X-Injected"));
 	}
@@ -487,6 +501,20 @@ static void the_end_of_a_body_that_comes_late_is_no_departure(void **state)
 	assert_int_equal(atomic_load(&shared->seen_gone), 1);
 }
 
+/* Several records that came at once, the last one the end, are all there without waiting. */
+static void what_came_at_once_is_buffered(void **state)
+{
+	(void)state;
+	char out[1024];
+	int s = dial(POOL_EXEC);
+	ask_open(s, "/buffered", "abc", 3);
+	record(s, 5, "de", 2);
+	record(s, 5, NULL, 0);
+	assert_true(hear(s, out, sizeof out) > 0);
+	assert_non_null(strstr(out, "all=5"));
+	close(s);
+}
+
 /* A slow sender's bytes are given on as they come, not when a whole buffer is full. */
 static void a_body_is_read_as_it_comes(void **state)
 {
@@ -550,6 +578,7 @@ int main(void)
 		T(a_client_that_leaves_is_noticed),
 		T(the_end_of_a_body_that_comes_late_is_no_departure),
 		T(a_body_is_read_as_it_comes),
+		T(what_came_at_once_is_buffered),
 		T(a_waiter_is_woken_by_its_key),
 		T(sockets_refuse_what_they_must),
 	};
