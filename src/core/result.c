@@ -21,7 +21,7 @@ struct collecting {
 	const struct result_limits *limits;
 	struct half_and_half stream[2];
 	struct json_object *results, *artifacts, *error;
-	char *text; /* of the main result */
+	struct json_object *text; /* of the main result: a string */
 	bool truncated;
 };
 
@@ -60,24 +60,82 @@ static void take(struct half_and_half *h, const char *p, size_t n)
 	}
 }
 
+/* ---- text ---- */
+
+/* How much of p's first most bytes are whole characters. */
+static size_t whole_head(const char *p, size_t n, size_t most)
+{
+	if (n <= most)
+		return n;
+	for (size_t back = 0; back < 4 && back < most; back++)
+		if ((p[most - back] & 0xc0) != 0x80)
+			return most - back;
+	return most; /* it is no text anyway */
+}
+
+/* How many bytes of p are the end of a character that began before it. */
+static size_t broken_head(const char *p, size_t n)
+{
+	size_t i = 0;
+	while (i < 3 && i < n && (p[i] & 0xc0) == 0x80)
+		i++;
+	return i;
+}
+
+/* How many bytes at the end of p begin a character and do not end it. */
+static size_t broken_tail(const char *p, size_t n)
+{
+	for (size_t back = 1; back <= 3 && back <= n; back++) {
+		uint32_t code;
+		if ((p[n - back] & 0xc0) == 0x80)
+			continue;
+		utf8_next(p + n - back, back, &code);
+		return code == UTF8_CUT ? back : 0;
+	}
+	return 0;
+}
+
+/* Without the colours that a terminal would show; the new length. */
+static size_t strip_ansi(char *s, size_t n)
+{
+	size_t to = 0;
+	for (size_t i = 0; i < n;) {
+		if (s[i] == '\033' && i + 1 < n && s[i + 1] == '[') {
+			for (i += 2; i < n && strchr("0123456789;", s[i]) && s[i];)
+				i++;
+			i += i < n;
+		} else {
+			s[to++] = s[i++];
+		}
+	}
+	return to;
+}
+
 /* The stream as text. total is what the program really wrote; what is neither in head nor in tail
  * is named. */
 static struct json_object *stream_text(struct half_and_half *h, int64_t total, bool *truncated)
 {
-	struct buf raw = BUF(2 * h->half + 256), text = BUF(6 * (2 * h->half + 256));
+	struct buf tail = BUF(h->half + 1), raw = BUF(2 * h->half + 256),
+		   text = BUF(6 * (2 * h->half + 256));
 	struct utf8 u = { 0 };
-	int64_t missing = total - (int64_t)(h->head.len + h->in_tail);
-	buf_add(&raw, h->head.p, h->head.len);
-	if (missing > 0) {
-		buf_addf(&raw, "\n[... %lld bytes are missing here ...]\n", (long long)missing);
+	size_t start = h->in_tail < h->half ? 0 : h->at, head = h->head.len, skip = 0;
+	buf_add(&tail, h->tail + start, h->in_tail - start);
+	buf_add(&tail, h->tail, start);
+	if (total > (int64_t)(head + tail.len)) {
+		head -= broken_tail(h->head.p, head);
+		skip = broken_head(tail.p, tail.len);
 		*truncated = true;
 	}
-	size_t start = h->in_tail < h->half ? 0 : h->at;
-	buf_add(&raw, h->tail + start, h->in_tail - start);
-	buf_add(&raw, h->tail, start);
+	int64_t missing = total - (int64_t)(head + tail.len - skip);
+	buf_add(&raw, h->head.p, head);
+	if (missing > 0)
+		buf_addf(&raw, "\n[... %lld bytes are missing here ...]\n", (long long)missing);
+	if (tail.len)
+		buf_add(&raw, tail.p + skip, tail.len - skip);
 	utf8_feed(&u, raw.p ? raw.p : "", raw.len, &text);
 	utf8_finish(&u, &text);
 	struct json_object *o = json_object_new_string_len(text.p ? text.p : "", (int)text.len);
+	buf_free(&tail);
 	buf_free(&raw);
 	buf_free(&text);
 	return o;
@@ -113,74 +171,109 @@ static void add_artifact(struct collecting *c, struct json_object *result)
 	}
 }
 
+/* NULL when it is no object. */
+static struct json_object *parse_object(const char *json)
+{
+	struct json_object *o = json_tokener_parse(json);
+	if (json_object_is_type(o, json_type_object))
+		return o;
+	json_object_put(o);
+	return NULL;
+}
+
 static void take_result(struct collecting *c, const char *json)
 {
-	struct json_object *o = json_tokener_parse(json), *v;
-	if (!json_object_is_type(o, json_type_object)) {
-		json_object_put(o);
+	struct json_object *o = parse_object(json), *v;
+	if (!o)
 		return;
-	}
 	add_artifact(c, o);
 	bool main_result =
 		json_object_object_get_ex(o, "is_main_result", &v) && json_object_get_boolean(v);
-	if (main_result && !c->text && json_object_object_get_ex(o, "text", &v))
-		c->text = strdup(json_object_get_string(v));
+	if (main_result && !c->text && json_object_object_get_ex(o, "text", &v) &&
+	    json_object_is_type(v, json_type_string))
+		c->text = json_object_get(v);
 	json_object_object_del(o, "type");
 	json_object_array_add(c->results, o);
-}
-
-/* Without the colours that a terminal would show. */
-static void strip_ansi(char *s)
-{
-	char *to = s;
-	for (const char *p = s; *p;) {
-		if (p[0] == '\033' && p[1] == '[') {
-			p += 2 + strspn(p + 2, "0123456789;");
-			p += *p != '\0';
-		} else {
-			*to++ = *p++;
-		}
-	}
-	*to = '\0';
 }
 
 static const char *field(struct json_object *o, const char *key)
 {
 	struct json_object *v;
-	return json_object_object_get_ex(o, key, &v) ? json_object_get_string(v) : "";
+	const char *s = json_object_object_get_ex(o, key, &v) ? json_object_get_string(v) : NULL;
+	return s ? s : "";
 }
 
 /* One readable string of name, value and traceback. */
-static struct json_object *error_text(const struct collecting *c)
+static struct json_object *own_error(const struct collecting *c)
 {
-	if (!c->error)
-		return NULL;
 	struct buf b = BUF(EVENT_MAX * 2);
 	const char *name = field(c->error, "name"), *value = field(c->error, "value");
 	buf_addf(&b, "%s%s%s", name, *name && *value ? ": " : "", value);
 	if (*field(c->error, "traceback"))
 		buf_addf(&b, "\n%s", field(c->error, "traceback"));
-	strip_ansi(b.p);
-	size_t n = strlen(b.p), most = c->limits->error;
-	while (n > most && (b.p[most] & 0xc0) == 0x80)
-		most--; /* not in the middle of a character */
-	struct json_object *o = json_object_new_string_len(b.p, (int)(n > most ? most : n));
+	size_t n = b.p ? strip_ansi(b.p, b.len) : 0;
+	struct json_object *o = json_object_new_string_len(
+		b.p ? b.p : "", (int)whole_head(b.p, n, c->limits->error));
 	buf_free(&b);
 	return o;
 }
 
+static bool is_blank(char c)
+{
+	return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == '\0';
+}
+
+/* The tail of what a command said on stderr, else how it exited. */
+static struct json_object *exit_error(const struct collecting *c, const struct run_report *report,
+				      struct json_object *errors)
+{
+	struct buf b = BUF((size_t)json_object_get_string_len(errors) + EXECUTION_ERROR_MAX);
+	buf_add(&b, json_object_get_string(errors), (size_t)json_object_get_string_len(errors));
+	size_t from = 0, end = b.p ? strip_ansi(b.p, b.len) : 0;
+	while (end && is_blank(b.p[end - 1]))
+		end--;
+	if (end > c->limits->error) {
+		from = end - c->limits->error;
+		from += broken_head(b.p + from, end - from);
+	}
+	while (from < end && is_blank(b.p[from]))
+		from++;
+	if (from == end) { /* it said nothing */
+		b.len = from = 0;
+		if (report->error_name[0])
+			buf_adds(&b, report->error_name);
+		else
+			buf_addf(&b, "exit status %d", report->exit_code);
+		end = b.len;
+	}
+	struct json_object *o = json_object_new_string_len(b.p + from, (int)(end - from));
+	buf_free(&b);
+	return o;
+}
+
+static struct json_object *error_text(const struct collecting *c, const struct run_report *report,
+				      struct json_object *errors)
+{
+	if (c->error)
+		return own_error(c);
+	return report->has_exit_code && report->exit_code ? exit_error(c, report, errors) : NULL;
+}
+
 /* stdout, then the main result's text on a line of its own. */
-static struct json_object *output_text(const struct collecting *c, struct json_object *out)
+static struct json_object *output_text(struct collecting *c, struct json_object *out)
 {
 	const char *s = json_object_get_string(out);
 	size_t n = (size_t)json_object_get_string_len(out);
 	struct buf b = BUF(n + c->limits->output + 16);
 	buf_add(&b, s, n);
 	if (c->text) {
-		size_t len = strlen(c->text);
+		size_t len = (size_t)json_object_get_string_len(c->text);
+		const char *text = json_object_get_string(c->text);
+		size_t fits = whole_head(text, len, c->limits->output);
+		c->truncated |= fits < len;
 		if (n && s[n - 1] != '\n')
 			buf_adds(&b, "\n");
-		buf_add(&b, c->text, len < c->limits->output ? len : c->limits->output);
+		buf_add(&b, text, fits);
 		buf_adds(&b, "\n");
 	}
 	struct json_object *o = json_object_new_string_len(b.p ? b.p : "", (int)b.len);
@@ -202,7 +295,7 @@ static void take_event(struct collecting *c, const struct event *e)
 		break;
 	case EVENT_ERROR:
 		json_object_put(c->error);
-		c->error = json_tokener_parse(e->p);
+		c->error = parse_object(e->p);
 		break;
 	case EVENT_DONE:
 		break;
@@ -238,7 +331,7 @@ static struct json_object *assemble(struct collecting *c, const struct run_repor
 	json_object_object_add(o, "success",
 			       json_object_new_boolean(report->state == EXECUTION_SUCCEEDED));
 	json_object_object_add(o, "output", output_text(c, out));
-	json_object_object_add(o, "error", error_text(c));
+	json_object_object_add(o, "error", error_text(c, report, errors));
 	json_object_object_add(o, "execution_time_ms", json_object_new_int64(report->ms));
 	json_object_object_add(o, "artifacts", json_object_get(c->artifacts));
 	json_object_object_add(o, "execution_id", json_object_new_string(report->id));
@@ -246,12 +339,14 @@ static struct json_object *assemble(struct collecting *c, const struct run_repor
 			       json_object_new_string(execution_state_name(report->state)));
 	json_object_object_add(o, "stdout", out);
 	json_object_object_add(o, "stderr", errors);
-	json_object_object_add(o, "text", c->text ? json_object_new_string(c->text) : NULL);
+	json_object_object_add(o, "text", json_object_get(c->text));
 	json_object_object_add(o, "results", json_object_get(c->results));
 	json_object_object_add(o, "truncated",
 			       json_object_new_boolean(c->truncated || report->log_lost));
 	json_object_object_add(o, "stdout_bytes", json_object_new_int64(report->stdout_bytes));
 	json_object_object_add(o, "stderr_bytes", json_object_new_int64(report->stderr_bytes));
+	if (report->has_exit_code)
+		json_object_object_add(o, "exit_code", json_object_new_int(report->exit_code));
 	if (c->error)
 		json_object_object_add(o, "error_detail", json_object_get(c->error));
 	return o;
@@ -274,6 +369,6 @@ int result_read(struct json_object **out, const char *dir, const struct run_repo
 	json_object_put(c.results);
 	json_object_put(c.artifacts);
 	json_object_put(c.error);
-	free(c.text);
+	json_object_put(c.text);
 	return rc < 0 ? err_set(err, ERR_INTERNAL, "no memory") : 0;
 }

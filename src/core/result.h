@@ -1,10 +1,12 @@
-/* An execution's result, read from its event log: api.md's ExecutionResult. */
+/* An execution's result, read from its event log: api.md's ExecutionResult. What only the caller
+ * knows (generation, state_lost, reason) it adds itself. */
 #ifndef CORE_RESULT_H
 #define CORE_RESULT_H
 
 #include <json-c/json.h>
+#include <stddef.h>
 
-#include "core/run.h"
+#include "core/report.h"
 
 struct result_limits {
 	size_t output; /* bytes of each stream, and of a result's text in `output` */

@@ -1,5 +1,5 @@
-/* One execution, from its row to its end: the code runs in the sandbox, its events go into the
- * event log, and whoever wants to show them reads that log. Nothing is ever run twice. */
+/* One execution, from its row to its end: code or a command runs in the sandbox, its events go into
+ * the event log, and whoever wants to show them reads that log. Nothing is ever run twice. */
 #ifndef CORE_RUN_H
 #define CORE_RUN_H
 
@@ -7,51 +7,59 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buf.h"
+#include "core/report.h"
 #include "core/session.h"
-#include "store/executions.h"
 
-/* How it ended, for the answer's status. */
-enum run_end {
-	RUN_ENDED,     /* by itself, with or without an error of its own */
-	RUN_TIMED_OUT, /* its limit passed; it was interrupted and the sandbox lives on */
-	RUN_LEFT,      /* the client went away; it was interrupted */
-	RUN_STOPPED,   /* its sandbox was stopped under it */
-	RUN_EXPIRED,   /* its sandbox came to the end of its lifetime */
-	RUN_LOST,      /* its sandbox is gone, and it was not us */
-	RUN_UNKNOWN,   /* the stream broke; nobody can say how it ended */
-	RUN_REFUSED,   /* it never ran; err says why */
+struct running; /* an execution under way */
+
+/* What is done around a command as part of its execution: within its limit, watched like it, and
+ * ended with it. A step is 0, or -1 when a call of its own failed, which is judged as if it were
+ * the command's. Either may be NULL. */
+struct run_steps {
+	int (*before)(void *ctx, struct running *r, struct err *err);
+	int (*after)(void *ctx, struct running *r, struct err *err); /* only after exit status 0 */
+	void *ctx;
 };
 
 struct run_request {
 	struct sandbox_row *row;  /* running; kept up to date */
 	enum execution_kind kind; /* for the execution's row */
-	const char *code;
+	const char *code;         /* ncode bytes, unless there is argv */
 	size_t ncode;
-	const char *request_hash; /* NULL: none; see execution_repeated */
-	int limit_secs;           /* from when the code begins to run */
-	int client_fd;            /* readable when the client is gone; -1: there is none to leave */
-	int wake_fd;              /* an eventfd that says "look again"; -1: none */
-	void (*woken)(void *ctx); /* empties it; may be NULL */
+	const char *const *argv; /* a command, NULL-terminated; read when it starts; never a shell
+				    of ours */
+	const char *input;       /* of a command, for its row; NULL: argv joined by blanks */
+	size_t ninput;
+	const struct run_steps *steps; /* of a command; NULL: none */
+	const char *request_hash;      /* NULL: none; see execution_repeated */
+	int limit_secs;                /* from when the code or command, or its first step, runs */
+	int port_wait_ms;              /* for an interpreter that does not listen yet; 0: 10 s */
+	int client_fd;                 /* readable when the client is gone; -1: none to leave */
+	int wake_fd;                   /* an eventfd that says "look again"; -1: none */
+	void (*woken)(void *ctx);      /* empties it; may be NULL */
 	void *ctx;
-};
-
-struct run_report {
-	char id[EXECUTION_ID];
-	enum run_end end;
-	enum execution_state state;
-	bool not_run;  /* the sandbox was gone before anything ran: another may be tried */
-	bool log_lost; /* the event log could not be written in part */
-	int64_t ms;    /* of running */
-	int64_t stdout_bytes, stderr_bytes;
-	char error_name[EXECUTION_ERROR_MAX + 1]; /* of the code's own error, or "" */
 };
 
 /* The folder of event logs below the state folder; made if absent. */
 int run_events_dir(const struct settings *s, char *out, size_t cap, struct err *err);
 
 /* 0 whenever there is a report, whatever the end; -1 when not even its row could be written. *err
- * is set for RUN_REFUSED, RUN_LOST and RUN_UNKNOWN too. */
-int run_code(struct core *c, const struct run_request *req, struct run_report *out,
-	     struct err *err);
+ * is set for RUN_REFUSED, RUN_LOST and RUN_UNKNOWN too. A command that is given up is killed; what
+ * it started itself is not. */
+int run_execution(struct core *c, const struct run_request *req, struct run_report *out,
+		  struct err *err);
+
+/* ---- for steps ---- */
+
+/* Code in the sandbox's own kernel, when its turn comes, or a command: neither has an event or a
+ * row. *out gets the head of stdout, up to its maximum. That it failed by itself is no failure of
+ * the call: there is just no answer in *out. *no_interpreter: there is none, and nothing ran. */
+int run_quiet_code(struct running *r, const char *code, size_t n, struct buf *out,
+		   bool *no_interpreter, struct err *err);
+int run_quiet_command(struct running *r, const char *const *argv, struct buf *out, struct err *err);
+
+/* The execution has failed, with this for its error. */
+void run_fail(struct running *r, const char *name, const char *value);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
+#include "store/leases.h"
 
 #define GRACE_SECS   120 /* the provider's timeout outlasts the idle limit by this */
 #define CLAIM_SECS   10  /* and a claim the provider's own time */
@@ -13,6 +14,15 @@
 #define SEARCH_TRIES 6 /* a sandbox whose reply was lost can be a moment late in the list */
 #define SEARCH_MS    500
 #define NONCE_LEN    24
+
+bool session_id_valid(const char *id)
+{
+	static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+				      "0123456789._~:-";
+	size_t n = strnlen(id, STORE_NAME_MAX + 1);
+	return n >= 1 && n <= STORE_NAME_MAX && strspn(id, allowed) == n && strcmp(id, ".") != 0 &&
+	       strcmp(id, "..") != 0;
+}
 
 void session_key(char out[SESSION_KEY], const char *owner, const char *id)
 {
@@ -45,6 +55,13 @@ static int switch_secs(const struct settings *s, int64_t left)
 {
 	int64_t secs = first_of(s->idle_timeout + GRACE_SECS, left);
 	return secs < 1 ? 1 : secs > INT_MAX ? INT_MAX : (int)secs;
+}
+
+/* Whole seconds, and none too few: a sandbox that the provider ended a moment before our own limit
+ * would look as if it had been lost. */
+static int64_t lifetime_left(const struct sandbox_row *row, int64_t now)
+{
+	return (row->lifetime_at - now + SECOND_US - 1) / SECOND_US;
 }
 
 static struct e2b_wait within(int64_t deadline)
@@ -82,16 +99,19 @@ static int create(struct core *c, const struct session *want, const struct sandb
 		  struct e2b_sandbox *out, int64_t deadline, struct err *err)
 {
 	const struct settings *s = c->settings;
-	const struct e2b_pair labels[] = {
-		{ LABEL_NONCE, row->nonce },
-		{ LABEL_INSTANCE, s->instance ? s->instance : "" },
-		{ LABEL_ENVIRONMENT, s->environment ? s->environment : "" },
-	};
+	/* Ours come last: where a name is there twice, the later one counts. */
+	struct e2b_pair labels[SESSION_METADATA_MAX + 3];
+	size_t n = want->nmetadata < SESSION_METADATA_MAX ? want->nmetadata : SESSION_METADATA_MAX;
+	for (size_t i = 0; i < n; i++)
+		labels[i] = want->metadata[i];
+	labels[n++] = (struct e2b_pair){ LABEL_NONCE, row->nonce };
+	labels[n++] = (struct e2b_pair){ LABEL_INSTANCE, s->instance ? s->instance : "" };
+	labels[n++] = (struct e2b_pair){ LABEL_ENVIRONMENT, s->environment ? s->environment : "" };
 	const struct e2b_create what = {
 		.template_id = row->template,
 		.timeout_secs = switch_secs(s, s->max_lifetime),
 		.metadata = labels,
-		.nmetadata = sizeof labels / sizeof *labels,
+		.nmetadata = n,
 		.envs = want->envs,
 		.nenvs = want->nenvs,
 	};
@@ -157,15 +177,17 @@ static int record(struct core *c, const struct sandbox_row *row, const struct e2
 		  struct err *err)
 {
 	const struct settings *s = c->settings;
-	int64_t now = clock_real_us();
+	int64_t now = clock_real_us(), asked = switch_secs(s, s->max_lifetime);
+	int64_t end = granted_end(c, sb->id, now + asked * SECOND_US),
+		lifetime = now + s->max_lifetime * SECOND_US;
 	const struct sandbox_facts facts = {
 		.sandbox_id = sb->id,
 		.envd_token = sb->token,
 		.traffic_token = sb->traffic_token,
 		.domain = sb->domain,
-		.provider_end_at =
-			granted_end(c, sb->id, now + switch_secs(s, s->max_lifetime) * SECOND_US),
-		.lifetime_at = now + s->max_lifetime * SECOND_US,
+		.provider_end_at = end,
+		/* Where the provider ends it at the lifetime, it began to count before us. */
+		.lifetime_at = asked == s->max_lifetime ? first_of(lifetime, end) : lifetime,
 		.idle_us = s->idle_timeout * SECOND_US,
 	};
 	if (sandbox_started(c->store, row->id, row->nonce, &facts, err) == 0)
@@ -221,6 +243,42 @@ static int claim(struct core *c, const struct session *want, const char *nonce,
 	return sandbox_claim(c->store, &wish, row, how, err);
 }
 
+bool session_is_over(struct core *c, const struct sandbox_row *row)
+{
+	int64_t now = clock_real_us();
+	bool leased = false;
+	struct err ignored;
+	if (row->status != SANDBOX_RUNNING && row->status != SANDBOX_PAUSED)
+		return false;
+	if (now >= row->lifetime_at || (row->provider_end_at && now >= row->provider_end_at))
+		return true;
+	if (now < row->expires_at)
+		return false;
+	return lease_live(c->store, row->id, &leased, &ignored) == 0 && !leased;
+}
+
+static int kill_and_confirm(struct core *c, const struct sandbox_row *row, struct err *err)
+{
+	const struct e2b_wait wait =
+		within(clock_mono_us() + c->settings->provider_timeout * SECOND_US);
+	if (e2b_kill(c->e2b, row->sandbox_id, NULL, &wait, err) < 0)
+		return -1;
+	return sandbox_killed(c->store, row->id, err);
+}
+
+/* Cleanup has not been here yet: end it now, so that the next one can be made. */
+static int retire(struct core *c, struct sandbox_row *row, bool *gone, struct err *err)
+{
+	struct err later; /* the kill is retried by cleanup */
+	*gone = true;
+	if (sandbox_expire(c->store, row->id, row, err) == 0) {
+		kill_and_confirm(c, row, &later);
+		return 0;
+	}
+	/* Used meanwhile, or it is the provider's own end that has passed. */
+	return err->code == ERR_CONFLICT ? session_check(c, row, gone, err) : -1;
+}
+
 int session_ensure(struct core *c, const struct session *want, struct sandbox_row *row,
 		   bool *created, struct err *err)
 {
@@ -234,6 +292,11 @@ int session_ensure(struct core *c, const struct session *want, struct sandbox_ro
 		enum claim_result how;
 		if (claim(c, want, nonce, row, &how, err) < 0)
 			return -1;
+		bool gone = false;
+		if (how == CLAIM_HAVE && session_is_over(c, row) && retire(c, row, &gone, err) < 0)
+			return -1;
+		if (gone)
+			continue;
 		if (how == CLAIM_HAVE) {
 			if (created)
 				*created = made;
@@ -256,18 +319,27 @@ int session_ensure(struct core *c, const struct session *want, struct sandbox_ro
 
 /* ---- ending, losing, keeping ---- */
 
-static int kill_and_confirm(struct core *c, const struct sandbox_row *row, struct err *err)
+int session_end(struct core *c, struct sandbox_row *row, enum end_reason reason, bool *killed,
+		struct err *err)
 {
-	const struct e2b_wait wait =
-		within(clock_mono_us() + c->settings->provider_timeout * SECOND_US);
-	if (e2b_kill(c->e2b, row->sandbox_id, NULL, &wait, err) < 0)
-		return -1;
-	return sandbox_killed(c->store, row->id, err);
+	char key[SESSION_KEY];
+	if (row->status != SANDBOX_STOPPING) {
+		if (sandbox_stop(c->store, row->id, reason, row, err) < 0)
+			return -1;
+		session_key(key, row->owner, row->session_id);
+		c->wake(c->ctx, key);
+	}
+	*killed = row->sandbox_id[0] && kill_and_confirm(c, row, err) == 0;
+	if (!row->sandbox_id[0])
+		err_set(err, ERR_UNKNOWN_OUTCOME, "who was making it is gone without naming it");
+	return 0;
 }
 
 int session_stop(struct core *c, const char *owner, const char *id, struct err *err)
 {
 	struct sandbox_row row;
+	struct err later; /* the kill is retried by cleanup: stopped is stopped */
+	bool killed;
 	char key[SESSION_KEY];
 	int64_t deadline =
 		clock_mono_us() + (c->settings->provider_timeout + CLAIM_SECS) * SECOND_US;
@@ -275,18 +347,15 @@ int session_stop(struct core *c, const char *owner, const char *id, struct err *
 	for (;;) {
 		if (sandbox_find(c->store, owner, id, &row, err) < 0)
 			return err->code == ERR_NOT_FOUND ? 0 : -1;
-		if (sandbox_stop(c->store, row.id, END_STOPPED, &row, err) == 0)
-			break;
+		if (session_end(c, &row, END_STOPPED, &killed, &later) == 0)
+			return 0;
 		/* It is just being made, or somebody else was quicker: look again. */
-		if (err->code != ERR_CONFLICT || clock_mono_us() >= deadline)
+		if (later.code != ERR_CONFLICT || clock_mono_us() >= deadline) {
+			*err = later;
 			return -1;
+		}
 		c->sleep(c->ctx, key, WAIT_MS);
 	}
-	c->wake(c->ctx, key);
-	struct err later; /* the kill is retried by cleanup: stopped is stopped */
-	if (row.sandbox_id[0])
-		kill_and_confirm(c, &row, &later);
-	return 0;
 }
 
 /* Why it may be gone: its limits passed, or it was not us. */
@@ -315,7 +384,7 @@ int session_check(struct core *c, struct sandbox_row *row, bool *lost, struct er
 	}
 	bool paused = info.paused;
 	e2b_info_free(&info);
-	int64_t left = (row->lifetime_at - clock_real_us()) / SECOND_US;
+	int64_t left = lifetime_left(row, clock_real_us());
 	if (paused && e2b_connect(c->e2b, row->sandbox_id, switch_secs(c->settings, left), &again,
 				  NULL, &wait, err) < 0)
 		return -1;
@@ -327,7 +396,7 @@ int session_renew(struct core *c, struct sandbox_row *row, int needed, struct er
 {
 	const struct e2b_wait wait =
 		within(clock_mono_us() + c->settings->provider_timeout * SECOND_US);
-	int64_t now = clock_real_us(), left = (row->lifetime_at - now) / SECOND_US;
+	int64_t now = clock_real_us(), left = lifetime_left(row, now);
 	int secs = switch_secs(c->settings, left);
 	if (secs < needed)
 		secs = (int)first_of(needed, left < 1 ? 1 : left);

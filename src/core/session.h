@@ -34,7 +34,14 @@ struct session {
 	enum sandbox_type type;      /* of a new sandbox */
 	const struct e2b_pair *envs; /* of a new sandbox */
 	size_t nenvs;
+	const struct e2b_pair *metadata; /* labels of a new sandbox besides ours */
+	size_t nmetadata;
 };
+
+#define SESSION_METADATA_MAX 100
+
+/* Whether a client may call a session so: 1 to 128 of A-Z a-z 0-9 . _ ~ : - */
+bool session_id_valid(const char *id);
 
 /* The key that waiters sleep on: "owner/id". */
 #define SESSION_KEY (2 * STORE_NAME_MAX + 2)
@@ -50,9 +57,20 @@ int session_ensure(struct core *c, const struct session *want, struct sandbox_ro
  * the same, and the kill is retried later. No sandbox is a success, too. */
 int session_stop(struct core *c, const char *owner, const char *id, struct err *err);
 
+/* End this one, whoever asks. 0: the intent is committed, waiters are woken, and *killed says
+ * whether the provider has confirmed it; if not, *err says why, and the kill is retried later. One
+ * that is stopping already is killed once more. ERR_CONFLICT: it is just being made, or has ended.
+ */
+int session_end(struct core *c, struct sandbox_row *row, enum end_reason reason, bool *killed,
+		struct err *err);
+
 /* The sandbox did not answer as one that lives. Ask the provider: *lost, and then it is recorded,
  * or it is alive (again: a paused one is resumed) and *row is up to date. */
 int session_check(struct core *c, struct sandbox_row *row, bool *lost, struct err *err);
+
+/* Whether one of its limits has passed, by the clock and the database alone: it is then as good as
+ * gone. A lease protects from the idle limit. */
+bool session_is_over(struct core *c, const struct sandbox_row *row);
 
 /* Move the provider's dead-man's switch: idle limit and two minutes from now, at least until
  * `needed` seconds from now, never past the lifetime. What was granted is read back and recorded.

@@ -51,7 +51,20 @@ static void cut(char *out, size_t size, const char *text, size_t n)
 	out[n] = '\0';
 }
 
-static int begin(struct store *s, const struct execution_start *start, struct err *err)
+/* Whether the statement's first column of its first row is true. */
+static int is_there(struct store *s, enum sql id, struct args args, bool *yes, struct err *err)
+{
+	_query_ sqlite3_stmt *st = NULL;
+	bool there;
+	if (db_query(s, id, args, &st, err) < 0 || db_row(s, st, &there, err) < 0)
+		return -1;
+	struct reader r = READER(st);
+	*yes = there && read_number(&r) != 0;
+	return 0;
+}
+
+static int begin(struct store *s, const struct execution_start *start, bool *queued,
+		 struct err *err)
 {
 	char input[EXECUTION_INPUT_MAX + 1];
 	cut(input, sizeof input, start->input, start->input_bytes);
@@ -62,14 +75,30 @@ static int begin(struct store *s, const struct execution_start *start, struct er
 		     NUMBER(s->self.start), NUMBER(clock_real_us()));
 	if (db_expect(s, SQL_EXECUTION_BEGIN, args, "the sandbox is not running", err) < 0)
 		return -1;
+	if (queued && is_there(s, SQL_EXECUTION_IS_QUEUED, ARGS(NAME(start->id)), queued, err) < 0)
+		return -1;
 	return sandbox_touch_now(s, start->sandbox, start->idle_us, err);
 }
 
-int execution_begin(struct store *s, const struct execution_start *start, struct err *err)
+int execution_begin(struct store *s, const struct execution_start *start, bool *queued,
+		    struct err *err)
 {
 	if (store_begin(s, err) < 0)
 		return -1;
-	return store_end(s, begin(s, start, err), err);
+	return store_end(s, begin(s, start, queued, err), err);
+}
+
+int execution_started(struct store *s, const char *id, struct err *err)
+{
+	return db_expect(s, SQL_EXECUTION_STARTED, ARGS(NAME(id), NUMBER(clock_real_us())),
+			 "there is no such unfinished execution", err);
+}
+
+int execution_began_since(struct store *s, int64_t sandbox, const char *except, int64_t since,
+			  bool *began, struct err *err)
+{
+	struct args args = ARGS(NUMBER(sandbox), NAME(except), NUMBER(since));
+	return is_there(s, SQL_EXECUTION_BEGAN_SINCE, args, began, err);
 }
 
 static int finish_row(struct store *s, const struct execution_end *end, int64_t *sandbox,

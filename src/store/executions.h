@@ -41,8 +41,17 @@ struct execution_start {
 	int64_t idle_us;       /* the idle limit, which counts anew */
 };
 
-/* Writes the row as running and touches the sandbox. ERR_CONFLICT when that is not running. */
-int execution_begin(struct store *s, const struct execution_start *start, struct err *err);
+/* Writes the row, as queued when another execution of the sandbox is unfinished (*queued, NULL is
+ * fine, says so), and touches the sandbox. ERR_CONFLICT when that is not running. */
+int execution_begin(struct store *s, const struct execution_start *start, bool *queued,
+		    struct err *err);
+
+/* Its turn has come: it runs from now on. */
+int execution_started(struct store *s, const char *id, struct err *err);
+
+/* Whether another execution of this sandbox has begun to run since then. */
+int execution_began_since(struct store *s, int64_t sandbox, const char *except, int64_t since,
+			  bool *began, struct err *err);
 
 struct execution_end {
 	const char *id;             /* as at the start */

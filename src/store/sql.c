@@ -109,8 +109,16 @@ const char *const sql_text[SQL_COUNT] = {
 	[SQL_EXECUTION_BEGIN] =
 		"INSERT INTO executions (id, sandbox, owner, session_id, generation, kind, state, "
 		"input, input_bytes, request_hash, pid, start, started_at) "
-		"SELECT ?1, id, owner, session_id, generation, ?3, 'running', ?4, ?5, ?6, ?7, ?8, "
-		"?9 FROM sandboxes WHERE id = ?2 AND status = 'running'",
+		"SELECT ?1, id, owner, session_id, generation, ?3, CASE WHEN EXISTS (SELECT 1 "
+		"FROM executions WHERE sandbox = ?2 AND " UNFINISHED ") THEN 'queued' "
+		"ELSE 'running' END, ?4, ?5, ?6, ?7, ?8, ?9 "
+		"FROM sandboxes WHERE id = ?2 AND status = 'running'",
+	[SQL_EXECUTION_IS_QUEUED] = "SELECT state = 'queued' FROM executions WHERE id = ?1",
+	[SQL_EXECUTION_STARTED] = "UPDATE executions SET state = 'running', started_at = ?2 "
+				  "WHERE id = ?1 AND " UNFINISHED,
+	[SQL_EXECUTION_BEGAN_SINCE] =
+		"SELECT 1 FROM executions WHERE sandbox = ?1 AND id <> ?2 AND state <> 'queued' "
+		"AND started_at >= ?3 LIMIT 1",
 	[SQL_EXECUTION_FINISH] = "UPDATE executions SET state = ?2, ended_at = ?3, exit_code = ?4, "
 				 "stdout_bytes = ?5, stderr_bytes = ?6, error_name = ?7 "
 				 "WHERE id = ?1 AND " UNFINISHED "RETURNING sandbox",

@@ -210,6 +210,223 @@ static void a_log_that_is_not_there(void **state)
 	json_object_put(result);
 }
 
+/* ---- commands ---- */
+
+static void exited(int code, const char *name)
+{
+	report.has_exit_code = true;
+	report.exit_code = code;
+	report.state = code ? EXECUTION_FAILED : EXECUTION_SUCCEEDED;
+	snprintf(report.error_name, sizeof report.error_name, "%s", name);
+}
+
+static void a_command_that_succeeds(void **state)
+{
+	(void)state;
+	adds(EVENT_STDOUT, "out\n");
+	adds(EVENT_STDERR, "warning\n");
+	exited(0, "");
+	read_result();
+	assert_true(json_object_get_boolean(get("success")));
+	assert_int_equal(json_object_get_int(get("exit_code")), 0);
+	assert_null(get("error"));
+	assert_false(json_object_object_get_ex(result, "error_detail", NULL));
+	json_object_put(result);
+}
+
+static void a_command_that_fails(void **state)
+{
+	(void)state;
+	adds(EVENT_STDERR, " \n\x1b[31mERROR\x1b[0m: no\n such thing \n\n");
+	exited(3, "exit status 3");
+	read_result();
+	assert_false(json_object_get_boolean(get("success")));
+	assert_int_equal(json_object_get_int(get("exit_code")), 3);
+	assert_string_equal(text("error"), "ERROR: no\n such thing");
+	assert_string_equal(text("state"), "failed");
+	json_object_put(result);
+}
+
+static void a_command_that_fails_without_a_word(void **state)
+{
+	(void)state;
+	adds(EVENT_STDERR, "\n \n");
+	exited(7, "exit status 7");
+	read_result();
+	assert_string_equal(text("error"), "exit status 7");
+	json_object_put(result);
+	exited(-1, "signal: killed");
+	read_result();
+	assert_string_equal(text("error"), "signal: killed");
+	json_object_put(result);
+	exited(9, "");
+	read_result();
+	assert_string_equal(text("error"), "exit status 9");
+	json_object_put(result);
+}
+
+/* 200 bytes of two-byte characters, from either parity: the first one is whole. */
+static void the_tail_of_stderr_begins_with_a_character(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 150; i++)
+		adds(EVENT_STDERR, "\xc3\xa4");
+	exited(1, "exit status 1");
+	read_result();
+	assert_int_equal(strlen(text("error")), 200);
+	json_object_put(result);
+	adds(EVENT_STDERR, "z");
+	read_result();
+	assert_int_equal(strlen(text("error")), 199);
+	assert_int_equal((unsigned char)text("error")[0], 0xc3);
+	json_object_put(result);
+}
+
+/* What was added to the log after pip's own success. */
+static void an_error_of_its_own_comes_first(void **state)
+{
+	(void)state;
+	adds(EVENT_STDERR, "warning\n");
+	adds(EVENT_ERROR, "{\"name\":\"\",\"value\":\"cannot see: x\",\"traceback\":\"\"}");
+	exited(0, "Error");
+	report.state = EXECUTION_FAILED;
+	read_result();
+	assert_false(json_object_get_boolean(get("success")));
+	assert_int_equal(json_object_get_int(get("exit_code")), 0);
+	assert_string_equal(text("error"), "cannot see: x");
+	json_object_put(result);
+}
+
+/* A character that two pieces share comes out whole, wherever it is cut. */
+static void bytes_cut_inside_characters(void **state)
+{
+	(void)state;
+	static const char all[] = "a\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80z";
+	for (size_t cut = 0; cut < sizeof all; cut++) {
+		add(EVENT_STDOUT, all, cut);
+		add(EVENT_STDERR, "|", 1);
+		add(EVENT_STDOUT, all + cut, sizeof all - 1 - cut);
+	}
+	read_result();
+	assert_int_equal(strlen(text("stdout")), sizeof all * (sizeof all - 1));
+	assert_null(strstr(text("stdout"), "\xef\xbf\xbd"));
+	json_object_put(result);
+}
+
+static void the_cut_in_the_middle_is_between_characters(void **state)
+{
+	(void)state;
+	add(EVENT_STDOUT, "x", 1); /* so that 500 bytes end in the middle of one */
+	for (int i = 0; i < 1000; i++)
+		adds(EVENT_STDOUT, "\xe2\x82\xac");
+	read_result();
+	const char *out = text("stdout");
+	assert_null(strstr(out, "\xef\xbf\xbd"));
+	/* 1 + 166 * 3 = 499 bytes at the beginning and 166 * 3 = 498 at the end are whole. */
+	assert_non_null(strstr(out, "\n[... 2004 bytes are missing here ...]\n"));
+	assert_int_equal(json_object_get_int64(get("stdout_bytes")), 3001);
+	json_object_put(result);
+}
+
+static void results_that_are_not_as_they_should_be(void **state)
+{
+	(void)state;
+	adds(EVENT_RESULT, "{\"text\":null,\"is_main_result\":true}");
+	adds(EVENT_RESULT, "{\"text\":7,\"is_main_result\":true}");
+	adds(EVENT_RESULT, "[]");
+	adds(EVENT_RESULT, "{");
+	adds(EVENT_ERROR, "[]");
+	read_result();
+	assert_null(get("text"));
+	assert_null(get("error"));
+	assert_string_equal(text("output"), "");
+	assert_int_equal(json_object_array_length(get("results")), 2);
+	json_object_put(result);
+	adds(EVENT_ERROR, "{\"name\":null,\"value\":\"v\"}");
+	read_result();
+	assert_string_equal(text("error"), "v");
+	json_object_put(result);
+}
+
+static void a_long_main_result_is_cut_between_characters(void **state)
+{
+	(void)state;
+	char json[4096] = "{\"is_main_result\":true,\"text\":\"x";
+	for (int i = 0; i < 1000; i++)
+		strncat(json, "\xc3\xa4", 3);
+	strncat(json, "\"}", 3);
+	adds(EVENT_RESULT, json);
+	read_result();
+	assert_int_equal(strlen(text("output")), 999 + 1);
+	assert_true(json_object_get_boolean(get("truncated")));
+	assert_int_equal(strlen(text("text")), 2001);
+	json_object_put(result);
+}
+
+/* ---- from the row ---- */
+
+static struct execution_row row_with(enum execution_state state, const char *error_name)
+{
+	struct execution_row row = { .id = "x_1",
+				     .state = state,
+				     .started_at = 5000000,
+				     .ended_at = 7500999,
+				     .stdout_bytes = 11,
+				     .stderr_bytes = 22 };
+	snprintf(row.error_name, sizeof row.error_name, "%s", error_name);
+	return row;
+}
+
+/* What finish writes into the row is what comes back. */
+static void every_end_comes_back_from_its_row(void **state)
+{
+	(void)state;
+	for (enum run_end end = RUN_ENDED; end <= RUN_REFUSED; end++)
+		for (int own = 0; own < 3; own++) {
+			struct run_report was = { .id = "x_1", .end = end }, now;
+			if (own == 1)
+				snprintf(was.error_name, sizeof was.error_name, "ValueError");
+			if (own == 2 && end != RUN_REFUSED)
+				continue;
+			was.no_interpreter = own == 2;
+			was.state = report_state(&was);
+			struct execution_row row = row_with(was.state, report_error_name(&was));
+			assert_int_equal(report_of_row(&row, &now), 0);
+			assert_string_equal(now.id, "x_1");
+			assert_int_equal(now.end, was.end);
+			assert_int_equal(now.state, was.state);
+			assert_int_equal(now.no_interpreter, was.no_interpreter);
+			/* The end hides its own error, if it ever comes to both. */
+			assert_string_equal(now.error_name, end ? "" : was.error_name);
+			assert_int_equal(now.ms, 2500);
+			assert_int_equal(now.stdout_bytes, 11);
+			assert_int_equal(now.stderr_bytes, 22);
+			assert_false(now.has_exit_code);
+		}
+	struct run_report untouched = { .ms = 77 };
+	struct execution_row row = row_with(EXECUTION_RUNNING, "");
+	assert_int_equal(report_of_row(&row, &untouched), -1);
+	assert_int_equal(untouched.ms, 77);
+}
+
+static void a_result_again_from_the_row(void **state)
+{
+	(void)state;
+	adds(EVENT_STDOUT, "hello");
+	struct execution_row row = row_with(EXECUTION_FAILED, "exit status 4");
+	row.stdout_bytes = 5;
+	row.stderr_bytes = 0;
+	row.has_exit_code = true;
+	row.exit_code = 4;
+	assert_int_equal(report_of_row(&row, &report), 0);
+	read_result();
+	assert_string_equal(text("error"), "exit status 4");
+	assert_int_equal(json_object_get_int(get("exit_code")), 4);
+	assert_int_equal(json_object_get_int64(get("execution_time_ms")), 2500);
+	assert_false(json_object_get_boolean(get("truncated")));
+	json_object_put(result);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -223,6 +440,17 @@ int main(void)
 		T(the_cut_does_not_depend_on_the_pieces),
 		T(bytes_that_are_no_text),
 		T(a_log_that_is_not_there),
+		T(a_command_that_succeeds),
+		T(a_command_that_fails),
+		T(a_command_that_fails_without_a_word),
+		T(the_tail_of_stderr_begins_with_a_character),
+		T(an_error_of_its_own_comes_first),
+		T(bytes_cut_inside_characters),
+		T(the_cut_in_the_middle_is_between_characters),
+		T(results_that_are_not_as_they_should_be),
+		T(a_long_main_result_is_cut_between_characters),
+		T(every_end_comes_back_from_its_row),
+		T(a_result_again_from_the_row),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

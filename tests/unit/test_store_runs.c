@@ -3,6 +3,7 @@
 
 #include "base/sha256.h"
 #include "store/audit.h"
+#include "base/clock.h"
 #include "store/executions.h"
 #include "store/leases.h"
 #include "store/tokens.h"
@@ -66,7 +67,7 @@ static void begin(struct place *p, int64_t sandbox, const char *input, char id[E
 					 .input_bytes = strlen(input),
 					 .request_hash = hash,
 					 .idle_us = HOUR_US / 2 };
-	assert_ok(execution_begin(p->s, &start, &err));
+	assert_ok(execution_begin(p->s, &start, NULL, &err));
 }
 
 static void an_execution_from_start_to_end(void **state)
@@ -109,7 +110,7 @@ static void an_execution_from_start_to_end(void **state)
 
 	assert_ok(sandbox_stop(p->s, sandbox.id, END_STOPPED, &touched, &err));
 	struct execution_start late = { .id = "x_late", .sandbox = sandbox.id };
-	assert_err(execution_begin(p->s, &late, &err), ERR_CONFLICT, "not running");
+	assert_err(execution_begin(p->s, &late, NULL, &err), ERR_CONFLICT, "not running");
 	assert_int_equal(shell(p->path, "UPDATE executions SET state = 'running'", NULL),
 			 SQLITE_CONSTRAINT);
 }
@@ -200,9 +201,39 @@ static void what_a_dead_process_left(void **state)
 	assert_int_equal(row.state, EXECUTION_COMPLETION_UNKNOWN);
 	assert_true(row.ended_at > 0);
 	assert_ok(execution_find(p->s, "ann", alive, &row, &err));
-	assert_int_equal(row.state, EXECUTION_RUNNING);
+	assert_int_equal(row.state, EXECUTION_QUEUED);
 	struct execution_end end = { .id = dead, .state = EXECUTION_SUCCEEDED };
 	assert_err(execution_finish(p->s, &end, &err), ERR_CONFLICT, "");
+}
+
+static void whose_turn_it_is(void **state)
+{
+	struct place *p = *state;
+	struct sandbox_row sandbox = running(p, "ann", "s1"), else_where = running(p, "ann", "s2");
+	char first[EXECUTION_ID], second[EXECUTION_ID], third[EXECUTION_ID];
+	struct execution_row row;
+	bool began;
+	begin(p, sandbox.id, "a", first);
+	begin(p, sandbox.id, "b", second);
+	int64_t since = clock_real_us();
+	begin(p, else_where.id, "c", third);
+	assert_ok(execution_find(p->s, "ann", first, &row, &err));
+	assert_int_equal(row.state, EXECUTION_RUNNING);
+	assert_ok(execution_find(p->s, "ann", second, &row, &err));
+	assert_int_equal(row.state, EXECUTION_QUEUED);
+	assert_ok(execution_find(p->s, "ann", third, &row, &err));
+	assert_int_equal(row.state, EXECUTION_RUNNING);
+	assert_ok(execution_began_since(p->s, sandbox.id, first, since, &began, &err));
+	assert_false(began);
+	assert_ok(execution_started(p->s, second, &err));
+	assert_ok(execution_began_since(p->s, sandbox.id, first, since, &began, &err));
+	assert_true(began);
+	assert_ok(execution_began_since(p->s, sandbox.id, second, since, &began, &err));
+	assert_false(began);
+	assert_ok(execution_find(p->s, "ann", second, &row, &err));
+	assert_int_equal(row.state, EXECUTION_RUNNING);
+	assert_true(row.started_at >= since);
+	assert_err(execution_started(p->s, "x_none", &err), ERR_CONFLICT, "");
 }
 
 static void tokens(void **state)
@@ -282,6 +313,7 @@ int main(void)
 		with_store(a_request_that_timed_out_is_known_again),
 		with_store(history_in_pages),
 		with_store(what_a_dead_process_left),
+		with_store(whose_turn_it_is),
 		with_store(tokens),
 		with_store(the_audit_trail),
 	};
