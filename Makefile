@@ -40,7 +40,7 @@ CMOCKA_LIBS    = $(shell pkg-config --libs cmocka)
 
 objects  = $(patsubst src/%.c,$(OBJ)/%.o,$(wildcard $(1)))
 LIB     := $(BUILD)/libsandgate.a
-PROGS   := $(BUILD)/sandgate-engine $(BUILD)/sandgate-agent
+PROGS   := $(addprefix $(BUILD)/,sandgate sandgatectl sandgate-engine sandgate-agent)
 UNITS   := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
 
 # A unit test is linked with the archive of wire and base. One that needs more names it here.
@@ -61,6 +61,7 @@ test_result_OBJS           := core/result.o core/report.o core/eventlog.o $(test
 test_packages_OBJS         := core/packages.o
 test_run_live_OBJS        := $(addprefix core/,run.o run_calls.o record.o report.o result.o eventlog.o session.o) $(test_store_OBJS) $(test_e2b_OBJS)
 test_install_live_OBJS    := core/install.o core/packages.o $(test_run_live_OBJS)
+test_routes_OBJS          := $(foreach layer,api core store e2b web,$(patsubst src/%.c,%.o,$(wildcard src/$(layer)/*.c)))
 test_upload_live_OBJS     := core/upload.o core/session.o $(test_store_OBJS) $(test_e2b_OBJS)
 
 # Builds happen under a lock, so that two makes may run in one checkout.
@@ -69,7 +70,7 @@ LOCKED = mkdir -p build && flock build/.lock $(MAKE) --no-print-directory $(JOBS
 LOCAL  = PORT='$(PORT)' RUN_DIR='$(RUN_DIR)' BUILD='$(BUILD)' tools/local
 
 .DELETE_ON_ERROR:
-.PHONY: all deps run up down test bench lint install clean help programs units
+.PHONY: all deps run up down test test-cloud bench lint install clean help programs units
 
 all: ## build the programs (CC=clang; SAN=1 with sanitizers; V=1 shows the commands)
 	+@$(LOCKED) programs
@@ -94,18 +95,23 @@ test: ## run all tests (SAN=1: on the sanitized build, T=pattern: only what matc
 	@tools/deps test
 	@CC='$(CC)' SAN='$(SAN)' T='$(T)' tests/run
 
+test-cloud: ## the contract against E2B itself; needs E2B_API_KEY and makes a few sandboxes there
+	@tools/deps test
+	+@$(LOCKED) programs
+	@SANDGATE_BUILD='$(BUILD)' tests/cloud
+
 bench: ## measure the programs
 	@tools/deps test
 	+@$(LOCKED) programs
 	@SANDGATE_BUILD='$(BUILD)' tests/bench/run
 
-lint: ## check layers, banned functions, formatting and names
-	@tests/lint
+lint: all ## check layers, banned functions, formatting and names
+	@SANDGATE_BUILD='$(BUILD)' tests/lint
 
 install: all ## install below DESTDIR and PREFIX (/usr/local)
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/libexec/sandgate' \
 	        '$(DESTDIR)$(PREFIX)/share/doc/sandgate'
-	install -m 755 $(BUILD)/sandgate-engine '$(DESTDIR)$(PREFIX)/bin/'
+	install -m 755 $(BUILD)/sandgate $(BUILD)/sandgatectl $(BUILD)/sandgate-engine '$(DESTDIR)$(PREFIX)/bin/'
 	install -m 755 $(BUILD)/sandgate-agent '$(DESTDIR)$(PREFIX)/libexec/sandgate/'
 	install -m 644 $(wildcard README.md SECURITY.md CHANGES.md LICENSE) \
 	        '$(DESTDIR)$(PREFIX)/share/doc/sandgate/'
@@ -114,7 +120,7 @@ clean: ## remove what was built
 	rm -rf build tests/node_modules
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/\1\t\2/p' Makefile | expand -t 10
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' Makefile | expand -t 10
 
 # What follows is called under the lock.
 
@@ -130,6 +136,18 @@ $(BUILD)/sandgate-engine: $(call objects,src/engine.c src/engine/*.c) $(LIB)
 $(BUILD)/sandgate-agent: $(call objects,src/agent.c src/agent/*.c) $(LIB)
 	@echo 'LINK $@'
 	$(Q)$(LINK) -o $@ $^
+
+# sandgatectl prints what the route table says, so it has the table and the handlers.
+GATEWAY_OBJS := $(call objects,$(foreach layer,api core store e2b web,src/$(layer)/*.c))
+GATEWAY_LIBS  = $(STORE_LIBS) $(E2B_LIBS) $(WEB_LIBS) $(shell pkg-config --libs zlib)
+
+$(BUILD)/sandgate: $(OBJ)/gateway.o $(GATEWAY_OBJS) $(LIB)
+	@echo 'LINK $@'
+	$(Q)$(LINK) -o $@ $^ $(GATEWAY_LIBS)
+
+$(BUILD)/sandgatectl: $(call objects,src/ctl.c src/ctl/*.c) $(GATEWAY_OBJS) $(LIB)
+	@echo 'LINK $@'
+	$(Q)$(LINK) -o $@ $^ $(GATEWAY_LIBS)
 
 # Made anew each time: an archive keeps members whose source is gone.
 $(LIB): $(call objects,src/wire/*.c src/base/*.c)

@@ -5,11 +5,9 @@
 #include <stddef.h>
 
 #include "store/sandboxes.h"
+#include "store/scopes.h"
 
 enum token_role { ROLE_USER, ROLE_ADMIN };
-
-/* Bits of scopes. */
-enum token_scope { SCOPE_READ = 1, SCOPE_RUN = 2, SCOPE_WRITE = 4, SCOPE_ADMIN = 8 };
 
 #define TOKEN_SECRET 44 /* "sg_", 40 characters and the NUL */
 #define TOKEN_ID     19 /* "t_", 16 characters and the NUL */

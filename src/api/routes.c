@@ -1,0 +1,172 @@
+#include "api/routes.h"
+
+#include <string.h>
+
+#include "api/handlers.h"
+
+#define KIB 1024
+#define A   "/api/v1/session/{session}/sandbox/"
+#define B   "/api/v1/sessions/{session}/sandbox/"
+
+/* A macro with a fixed number of arguments: a row that leaves one out does not compile. */
+#define ROW(method, path, who, scope, body, pool, dialect, audited, name, handler)                 \
+	{                                                                                          \
+		method, path, who, scope, body, pool, dialect, audited, name, handler              \
+	}
+
+/* clang-format off */
+static const struct route table[] = {
+ROW("GET",  "/healthz",        WHO_ANYONE, 0, 0,        POOL_QUICK, DIALECT_NONE, false, "healthz", op_healthz),
+ROW("GET",  "/readyz",         WHO_ANYONE, 0, 0,        POOL_EXEC,  DIALECT_NONE, false, "readyz",  op_readyz),
+ROW("GET",  "/_sandgate/auth", WHO_NGINX,  0, 0,        POOL_QUICK, DIALECT_NONE, false, "auth",    op_auth),
+ROW("POST", "/api/v1/login",   WHO_ANYONE, 0, 4 * KIB,  POOL_QUICK, DIALECT_NONE, true,  "login",   op_login),
+ROW("POST", "/api/v1/logout",  WHO_ANYONE, 0, 4 * KIB,  POOL_QUICK, DIALECT_NONE, true,  "logout",  op_logout),
+
+ROW("POST", A "start",    WHO_USER, SCOPE_RUN,   64 * KIB,   POOL_EXEC,  DIALECT_A, true,  "start",    op_start),
+ROW("POST", A "stop",     WHO_USER, SCOPE_RUN,   64 * KIB,   POOL_EXEC,  DIALECT_A, true,  "stop",     op_stop),
+ROW("GET",  A "status",   WHO_USER, SCOPE_READ,  0,          POOL_QUICK, DIALECT_A, false, "status",   op_status),
+ROW("POST", A "execute",  WHO_USER, SCOPE_RUN,   4096 * KIB, POOL_EXEC,  DIALECT_A, true,  "execute",  op_execute),
+ROW("POST", A "install",  WHO_USER, SCOPE_RUN,   64 * KIB,   POOL_EXEC,  DIALECT_A, true,  "install",  op_install),
+ROW("POST", A "upload",   WHO_USER, SCOPE_WRITE, BODY_STREAM, POOL_EXEC, DIALECT_A, true,  "upload",   op_upload),
+ROW("GET",  A "download", WHO_USER, SCOPE_READ,  0,          POOL_EXEC,  DIALECT_A, true,  "download", op_download),
+ROW("GET",  A "files",    WHO_USER, SCOPE_READ,  0,          POOL_EXEC,  DIALECT_A, false, "files",    op_files),
+
+ROW("POST", B "start",    WHO_USER, SCOPE_RUN,   64 * KIB,   POOL_EXEC,  DIALECT_B, true,  "start",    op_start),
+ROW("POST", B "stop",     WHO_USER, SCOPE_RUN,   64 * KIB,   POOL_EXEC,  DIALECT_B, true,  "stop",     op_stop),
+ROW("GET",  B "status",   WHO_USER, SCOPE_READ,  0,          POOL_QUICK, DIALECT_B, false, "status",   op_status),
+ROW("POST", B "execute",  WHO_USER, SCOPE_RUN,   4096 * KIB, POOL_EXEC,  DIALECT_B, true,  "execute",  op_execute),
+ROW("POST", B "install",  WHO_USER, SCOPE_RUN,   64 * KIB,   POOL_EXEC,  DIALECT_B, true,  "install",  op_install),
+ROW("POST", B "upload",   WHO_USER, SCOPE_WRITE, BODY_STREAM, POOL_EXEC, DIALECT_B, true,  "upload",   op_upload),
+ROW("GET",  B "download", WHO_USER, SCOPE_READ,  0,          POOL_EXEC,  DIALECT_B, true,  "download", op_download),
+ROW("GET",  B "files",    WHO_USER, SCOPE_READ,  0,          POOL_EXEC,  DIALECT_B, false, "files",    op_files),
+};
+/* clang-format on */
+
+#define ROWS (sizeof table / sizeof *table)
+
+static const char *const upstreams[POOLS] = {
+	[POOL_QUICK] = "sandgate_quick", [POOL_EXEC] = "sandgate_exec"
+};
+
+const struct route *routes_at(size_t i)
+{
+	return i < ROWS ? &table[i] : NULL;
+}
+
+int routes_check(struct err *err)
+{
+	for (size_t i = 0; i < ROWS; i++) {
+		const struct route *r = &table[i];
+		bool scoped = r->scope != 0;
+		if (r->who < WHO_ANYONE || r->who > WHO_NGINX || scoped != (r->who == WHO_USER) ||
+		    !r->handler || !r->name || (strstr(r->path, "{session}") && !r->dialect))
+			return err_set(err, ERR_INTERNAL, "the route %s %s says not who may use it",
+				       r->method, r->path);
+	}
+	return 0;
+}
+
+/* ---- finding ---- */
+
+/* Segment by segment, as they stand in the request: only the variable one is ever decoded, so that
+ * nginx and we cannot disagree on which route it is. */
+static bool path_matches(const char *pattern, const char *uri, size_t n, const char **variable,
+			 size_t *nvariable)
+{
+	const char *end = uri + n;
+	*variable = uri;
+	*nvariable = 0;
+	while (*pattern) {
+		if (*pattern != '{') {
+			if (uri == end || *pattern++ != *uri++)
+				return false;
+			continue;
+		}
+		const char *slash = memchr(uri, '/', (size_t)(end - uri));
+		*variable = uri;
+		*nvariable = (size_t)((slash ? slash : end) - uri);
+		uri += *nvariable;
+		pattern += strcspn(pattern, "}") + 1;
+	}
+	return uri == end;
+}
+
+static void add_method(char allow[ROUTE_ALLOW], const char *method)
+{
+	size_t n = strlen(allow);
+	snprintf(allow + n, ROUTE_ALLOW - n, "%s%s", n ? ", " : "", method);
+	if (!strcmp(method, "GET"))
+		add_method(allow, "HEAD");
+}
+
+enum route_answer routes_find(const char *method, const char *uri, const struct route **out,
+			      char *session, size_t size, char allow[ROUTE_ALLOW])
+{
+	const char *get = !strcmp(method, "HEAD") ? "GET" : method;
+	size_t n = strcspn(uri, "?#");
+	enum route_answer answer = ROUTE_UNKNOWN;
+	allow[0] = session[0] = '\0';
+	for (size_t i = 0; i < ROWS; i++) {
+		const char *variable;
+		size_t nvariable;
+		if (!path_matches(table[i].path, uri, n, &variable, &nvariable))
+			continue;
+		if (strcmp(table[i].method, get) != 0) {
+			add_method(allow, table[i].method);
+			answer = ROUTE_OTHER_METHOD;
+			continue;
+		}
+		/* What does not fit is longer than any session's id; a part of it is no id either.
+		 */
+		snprintf(session, size, "%.*s", (int)(nvariable < size ? nvariable : size - 1),
+			 variable);
+		*out = &table[i];
+		return ROUTE_FOUND;
+	}
+	return answer;
+}
+
+/* ---- printing ---- */
+
+static void print_pattern(const struct route *r, FILE *out)
+{
+	fprintf(out, "\"~^%s ", strcmp(r->method, "GET") ? r->method : "(GET|HEAD)");
+	for (const char *p = r->path; *p; p++) {
+		if (*p == '{') {
+			fputs("[^/?]*", out);
+			p += strcspn(p, "}");
+		} else {
+			fprintf(out, strchr(".+*()[]^$|\\", *p) ? "\\%c" : "%c", *p);
+		}
+	}
+	fputs("(\\?|$)\"", out);
+}
+
+/* What is on no row is refused, which the quick pool can do. */
+void routes_print_map(FILE *out)
+{
+	fprintf(out, "# Made by `sandgatectl nginx-map` from the route table.\n");
+	fprintf(out, "map \"$request_method $request_uri\" $sandgate_pool {\n");
+	fprintf(out, "\tdefault %s;\n", upstreams[POOL_QUICK]);
+	for (size_t i = 0; i < ROWS; i++) {
+		if (table[i].who == WHO_NGINX)
+			continue;
+		fputc('\t', out);
+		print_pattern(&table[i], out);
+		fprintf(out, " %s;\n", upstreams[table[i].pool]);
+	}
+	fprintf(out, "}\n");
+}
+
+void routes_print(FILE *out)
+{
+	static const char *const who[] = {
+		[WHO_ANYONE] = "anyone", [WHO_USER] = "user", [WHO_NGINX] = "nginx"
+	};
+	for (size_t i = 0; i < ROWS; i++) {
+		char scope[SCOPES_TEXT];
+		scopes_text(scope, table[i].scope);
+		fprintf(out, "%s\t%s\t%s\t%s\t%s\n", table[i].method, table[i].path,
+			who[table[i].who], *scope ? scope : "-", upstreams[table[i].pool]);
+	}
+}

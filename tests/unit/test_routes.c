@@ -1,0 +1,110 @@
+/* The route table: complete, and found by what stands in the request, not by what it could mean. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <string.h>
+
+#include "api/routes.h"
+
+#define A "/api/v1/session/"
+#define B "/api/v1/sessions/"
+
+static const struct route *route;
+static char session[64], allow[ROUTE_ALLOW];
+
+static enum route_answer find(const char *method, const char *uri)
+{
+	return routes_find(method, uri, &route, session, sizeof session, allow);
+}
+
+static void every_row_says_who_may(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	assert_int_equal(routes_check(&err), 0);
+	for (size_t i = 0; routes_at(i); i++)
+		assert_in_range(routes_at(i)->who, WHO_ANYONE, WHO_NGINX);
+}
+
+static void each_row_is_found_by_its_own_path(void **state)
+{
+	(void)state;
+	for (size_t i = 0; routes_at(i); i++) {
+		assert_int_equal(find(routes_at(i)->method, routes_at(i)->path), ROUTE_FOUND);
+		assert_ptr_equal(route, routes_at(i));
+	}
+}
+
+static void the_session_is_the_raw_segment(void **state)
+{
+	(void)state;
+	assert_int_equal(find("GET", A "a%2Fb/sandbox/status?x=/y"), ROUTE_FOUND);
+	assert_string_equal(session, "a%2Fb");
+	assert_int_equal(route->dialect, DIALECT_A);
+	assert_int_equal(find("POST", B "s1/sandbox/start"), ROUTE_FOUND);
+	assert_string_equal(session, "s1");
+	assert_int_equal(route->dialect, DIALECT_B);
+	assert_int_equal(find("GET", A "/sandbox/status"), ROUTE_FOUND);
+	assert_string_equal(session, "");
+	assert_int_equal(find("GET", "/healthz"), ROUTE_FOUND);
+	assert_string_equal(session, "");
+}
+
+static void what_only_resembles_a_route_is_none(void **state)
+{
+	(void)state;
+	static const char *const uris[] = {
+		"",
+		"/",
+		"/healthz/",
+		"/healthzz",
+		"//healthz",
+		A "s/sandbox",
+		A "s/sandbox/",
+		A "s/sandbox/status/",
+		A "s/sandbox/statu",
+		A "s/sandbox/statuss",
+		A "s/t/sandbox/status",
+		A "s/sandbox/st%61tus",
+		"/api/v1/session/s/../s/sandbox/status",
+		"/API/v1/session/s/sandbox/status",
+	};
+	for (size_t i = 0; i < sizeof uris / sizeof *uris; i++)
+		assert_int_equal(find("GET", uris[i]), ROUTE_UNKNOWN);
+}
+
+static void another_method_is_told_which(void **state)
+{
+	(void)state;
+	assert_int_equal(find("GET", A "s/sandbox/start"), ROUTE_OTHER_METHOD);
+	assert_string_equal(allow, "POST");
+	assert_int_equal(find("DELETE", A "s/sandbox/status"), ROUTE_OTHER_METHOD);
+	assert_string_equal(allow, "GET, HEAD");
+	assert_int_equal(find("HEAD", A "s/sandbox/status"), ROUTE_FOUND);
+	assert_int_equal(find("get", A "s/sandbox/status"), ROUTE_OTHER_METHOD);
+}
+
+static void a_long_segment_is_cut_not_written_past_its_end(void **state)
+{
+	(void)state;
+	char uri[512] = A;
+	memset(uri + strlen(A), 'x', 300);
+	memcpy(uri + strlen(A) + 300, "/sandbox/status", sizeof "/sandbox/status");
+	assert_int_equal(find("GET", uri), ROUTE_FOUND);
+	assert_int_equal(strlen(session), sizeof session - 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_row_says_who_may),
+		cmocka_unit_test(each_row_is_found_by_its_own_path),
+		cmocka_unit_test(the_session_is_the_raw_segment),
+		cmocka_unit_test(what_only_resembles_a_route_is_none),
+		cmocka_unit_test(another_method_is_told_which),
+		cmocka_unit_test(a_long_segment_is_cut_not_written_past_its_end),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
