@@ -44,7 +44,8 @@ struct kernel {
 	struct lines lines;
 	struct buf command; /* not yet taken by the process */
 	bool reading, ready, running, exiting;
-	int count; /* runs so far; Python counts for itself */
+	bool interrupted; /* since the last run began */
+	int count;        /* runs so far; Python counts for itself */
 };
 
 /* ---- from the process ---- */
@@ -301,6 +302,11 @@ static void put_python_command(struct kernel *k, const char *code, size_t n,
 			       struct json_object *env)
 {
 	struct buf *b = &k->command;
+	/* Python may notice a signal only when the next request is there: the empty line says that
+	 * it was for the run before. */
+	if (k->interrupted)
+		buf_adds(b, "\n");
+	k->interrupted = false;
 	buf_adds(b, "{\"op\":\"run\",\"code\":");
 	json_put_string(b, code, n);
 	if (env)
@@ -346,6 +352,7 @@ void kernel_interrupt(struct kernel *k)
 	struct agent_msg msg = {
 		.op = AGENT_SIGNAL, .target = k->id, .value = SIGINT, .flags = AGENT_GROUP
 	};
+	k->interrupted = true;
 	if (!k->signal_call)
 		k->signal_call = agent_call(k->s->agent, msg, NULL, 0, NULL, 0, on_signalled, k);
 }

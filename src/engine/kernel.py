@@ -704,7 +704,10 @@ class Kernel:
                 return
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
-                self.run(*parse(line))
+                if line:
+                    self.run(*parse(line))
+                else:                   # what interrupts came so far were for an earlier one
+                    self.shell.pending = False
 
     def run(self, code, env):
         self.error, self.shell.started, self.shell.failed = None, False, False

@@ -458,6 +458,20 @@ def interrupt_right_after_the_request(k):
 
 
 @test
+def interrupt_that_comes_late_is_not_for_the_next_request(k):
+    """The engine has interrupted a run that was just ending, and says so by an empty line."""
+    k.run("1")
+    for fence, name in ((b"\n", None), (b"", "KeyboardInterrupt")):
+        os.kill(k.pid, signal.SIGSTOP)
+        k.interrupt()
+        k.socket.sendall(fence)
+        k.send("for i in range(10 ** 6): pass")
+        os.kill(k.pid, signal.SIGCONT)
+        run = k.frames()
+        assert (run.error and run.error["name"]) == name, run.frames
+
+
+@test
 def interrupt_before_a_blocking_call(k):
     """CPython does not see a signal between its last look and the system call: one has to repeat it."""
     repeated = 0
@@ -616,7 +630,7 @@ def end_of_the_driver(k):
     other = Kernel()
     other.socket.shutdown(socket.SHUT_WR)
     assert other.wait() == 0
-    for garbage in (b"{\n", b"[]\n", b'{"op": "stop"}\n', b'{"op": "run", "code": 1}\n', b"\xff\n", b"\n"):
+    for garbage in (b"{\n", b"[]\n", b'{"op": "stop"}\n', b'{"op": "run", "code": 1}\n', b"\xff\n", b" \n"):
         other.close()
         other = Kernel()
         other.socket.sendall(garbage)
