@@ -19,11 +19,13 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "engine/idmap.h"
 
 #define IDS       65536 /* how many host ids the engine's namespace has when started as root */
 #define STAGE     "/mnt"
 #define STOP_SECS 20 /* after SIGTERM the engine has this long before the keeper kills it */
+#define LOCK_US   (2 * SECOND_US) /* for the lock of one that was killed just now */
 
 /* ---- the state folder ---- */
 
@@ -34,7 +36,7 @@ static void lock_path(char *out, size_t cap, const char *dir)
 
 /* One engine a folder; the lock dies with the keeper, however it ends. An engine that ends removes
  * the file, so the one we locked may be another than the one that is there now: then it is tried
- * again. */
+ * again. One that was killed may take a moment to be gone. */
 static int lock_state(const char *dir, int *held, struct err *err)
 {
 	char path[4096];
@@ -42,12 +44,14 @@ static int lock_state(const char *dir, int *held, struct err *err)
 	if (mkdir(dir, 0755) < 0 && errno != EEXIST)
 		return err_errno(err, "--state %s", dir);
 	lock_path(path, sizeof path, dir);
-	for (int i = 0; i < 100; i++) {
+	for (int64_t until = clock_mono_us() + LOCK_US; clock_mono_us() < until;) {
 		_close_ int lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 		if (lock < 0)
 			return err_errno(err, "--state %s: lock", dir);
-		if (flock(lock, LOCK_EX | LOCK_NB) < 0)
-			break;
+		if (flock(lock, LOCK_EX | LOCK_NB) < 0) {
+			usleep(20000);
+			continue;
+		}
 		if (fstat(lock, &ours) == 0 && stat(path, &there) == 0 &&
 		    ours.st_ino == there.st_ino) {
 			*held = steal_fd(&lock);

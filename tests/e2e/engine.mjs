@@ -463,10 +463,17 @@ export function open(url, { method = 'GET', headers = {}, body, json, deadline =
   });
 }
 
+function drained(req) {
+  return new Promise((resolve) => {
+    const done = () => resolve(req.off('drain', done).off('close', done));
+    req.on('drain', done).on('close', done);
+  });
+}
+
 async function sendAll(req, chunks) {
   for await (const chunk of chunks) {
     if (req.destroyed) return;
-    if (!req.write(chunk)) await new Promise((resolve) => req.once('drain', resolve).once('close', resolve));
+    if (!req.write(chunk)) await drained(req);
   }
   req.end();
 }
