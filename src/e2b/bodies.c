@@ -47,7 +47,7 @@ int body_timeout(struct buf *out, int secs)
 
 int body_code(struct buf *out, const struct e2b_code *code)
 {
-	if (buf_adds(out, "{\"code\":") || json_put_string(out, code->code, code->ncode) ||
+	if (buf_adds(out, "{\"code\":") || json_put_utf8(out, code->code, code->ncode) ||
 	    put_member(out, "language", code->language) ||
 	    put_member(out, "context_id", code->context_id) ||
 	    put_pairs(out, "env_vars", code->envs, code->nenvs))

@@ -62,7 +62,7 @@ static int put_escaped(struct buf *out, uint32_t code)
 	return buf_add(out, text, 12);
 }
 
-static int put_text(struct buf *out, const char *p, size_t n)
+static int put_text(struct buf *out, const char *p, size_t n, bool ascii)
 {
 	for (size_t i = 0; i < n;) {
 		size_t run = i;
@@ -74,23 +74,36 @@ static int put_text(struct buf *out, const char *p, size_t n)
 		if (i == n)
 			break;
 		uint32_t code;
-		i += utf8_next(p + i, n - i, &code);
-		if (put_escaped(out, code > UTF8_LAST ? 0xfffd : code))
+		size_t len = utf8_next(p + i, n - i, &code);
+		bool as_it_is = !ascii && code > 0x7f && code <= UTF8_LAST;
+		if (as_it_is ? buf_add(out, p + i, len)
+			     : put_escaped(out, code > UTF8_LAST ? 0xfffd : code))
 			return -1;
+		i += len;
 	}
 	return 0;
 }
 
-int json_put_string(struct buf *out, const char *p, size_t n)
+static int put_string(struct buf *out, const char *p, size_t n, bool ascii)
 {
 	size_t before = out->len;
-	if (!buf_adds(out, "\"") && !put_text(out, p, n) && !buf_adds(out, "\""))
+	if (!buf_adds(out, "\"") && !put_text(out, p, n, ascii) && !buf_adds(out, "\""))
 		return 0;
 	/* Half a string would spoil the JSON around it. */
 	out->len = before;
 	if (out->p)
 		out->p[before] = '\0';
 	return -1;
+}
+
+int json_put_string(struct buf *out, const char *p, size_t n)
+{
+	return put_string(out, p, n, true);
+}
+
+int json_put_utf8(struct buf *out, const char *p, size_t n)
+{
+	return put_string(out, p, n, false);
 }
 
 struct cursor {

@@ -12,6 +12,9 @@ struct buf;
  * the BMP). Bytes that are not UTF-8 become \ufffd. 0, or -1 when out is full. */
 int json_put_string(struct buf *out, const char *p, size_t n);
 
+/* The same in UTF-8, which is half as long or less where the text is not English. */
+int json_put_utf8(struct buf *out, const char *p, size_t n);
+
 /* Whether p is exactly one JSON object (RFC 8259), in ASCII only and nested at most 64 deep. Used
  * for lines that come out of a sandbox before they are passed on. */
 bool json_is_ascii_object(const char *p, size_t n);

@@ -52,6 +52,17 @@ static void strings_are_written_in_ascii(void **state)
 	}
 }
 
+static void strings_are_written_in_utf8(void **state)
+{
+	(void)state;
+	static const char in[] = "a\"\n\x01\xc3\xbc\xe2\x82\xac\xf0\x9f\x98\x80\xff\xed\xa0\x80";
+	struct buf out = BUF(100);
+	assert_int_equal(json_put_utf8(&out, in, sizeof in - 1), 0);
+	assert_string_equal(out.p, "\"a\\\"\\n\\u0001\xc3\xbc\xe2\x82\xac\xf0\x9f\x98\x80"
+				   "\\ufffd\\ufffd\\ufffd\\ufffd\"");
+	buf_free(&out);
+}
+
 static void every_byte_gives_valid_json(void **state)
 {
 	(void)state;
@@ -266,6 +277,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(strings_are_written_in_ascii),
+		cmocka_unit_test(strings_are_written_in_utf8),
 		cmocka_unit_test(every_byte_gives_valid_json),
 		cmocka_unit_test(a_string_past_the_maximum_adds_nothing),
 		cmocka_unit_test(objects_are_recognised),
