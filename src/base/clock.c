@@ -31,7 +31,7 @@ static const char *show(char out[CLOCK_TEXT], int64_t real_us, const char *zone)
 	time_t t = (time_t)secs;
 	struct tm tm;
 	gmtime_r(&t, &tm);
-	char day[20];
+	char day[24];
 	strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &tm);
 	snprintf(out, CLOCK_TEXT, "%s.%06d%s", day, (int)us, zone);
 	return out;
