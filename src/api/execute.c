@@ -65,10 +65,13 @@ static void answer_report(struct call *c, const struct run_report *report, struc
 		answer_json(c, 200, o);
 		return;
 	case RUN_TIMED_OUT:
-		answer_problem_with(c, EXECUTION_TIMEOUT, o,
-				    "the execution passed its limit of %lld s and was interrupted; "
-				    "the sandbox lives on",
-				    (long long)c->w->settings->execution_timeout);
+		answer_problem_with(
+			c, EXECUTION_TIMEOUT, o,
+			"the execution passed its limit of %lld s and was interrupted; %s",
+			(long long)c->w->settings->execution_timeout,
+			report->restarted ? "it did not heed that, so its context was "
+					    "restarted and its variables are lost"
+					  : "the sandbox lives on");
 		return;
 	case RUN_LEFT:
 		json_object_put(o);

@@ -19,10 +19,13 @@ static const char *const end_names[] = {
 enum execution_state report_state(const struct run_report *report)
 {
 	static const enum execution_state states[] = {
-		[RUN_TIMED_OUT] = EXECUTION_TIMED_OUT, [RUN_LEFT] = EXECUTION_CANCELLED,
-		[RUN_STOPPED] = EXECUTION_FAILED,      [RUN_EXPIRED] = EXECUTION_FAILED,
-		[RUN_LOST] = EXECUTION_FAILED,         [RUN_UNKNOWN] = EXECUTION_COMPLETION_UNKNOWN,
+		[RUN_TIMED_OUT] = EXECUTION_TIMED_OUT,
+		[RUN_LEFT] = EXECUTION_CANCELLED,
+		[RUN_STOPPED] = EXECUTION_FAILED,
+		[RUN_EXPIRED] = EXECUTION_FAILED,
 		[RUN_REFUSED] = EXECUTION_FAILED,
+		[RUN_LOST] = EXECUTION_COMPLETION_UNKNOWN,
+		[RUN_UNKNOWN] = EXECUTION_COMPLETION_UNKNOWN,
 	};
 	if (report->end == RUN_ENDED)
 		return report->error_name[0] ? EXECUTION_FAILED : EXECUTION_SUCCEEDED;
@@ -56,8 +59,11 @@ int report_of_row(const struct execution_row *row, struct run_report *out)
 	};
 	if (row->state == EXECUTION_QUEUED || row->state == EXECUTION_RUNNING)
 		return -1;
-	const bool failed = row->state == EXECUTION_FAILED;
-	const enum run_end end = failed ? end_of_failed(row->error_name) : ends[row->state];
+	enum run_end end = ends[row->state];
+	if (row->state == EXECUTION_FAILED)
+		end = end_of_failed(row->error_name);
+	else if (end == RUN_UNKNOWN && !strcmp(row->error_name, end_names[RUN_LOST]))
+		end = RUN_LOST;
 	*out = (struct run_report){
 		.end = end,
 		.state = row->state,

@@ -27,9 +27,10 @@ struct run_report {
 	bool not_run;        /* the sandbox was gone before anything ran: another may be tried */
 	bool no_interpreter; /* RUN_REFUSED: nothing in this sandbox runs code, only commands */
 	bool log_lost;       /* the event log could not be written in part */
-	bool has_exit_code;  /* a command that came to its end */
-	int exit_code;       /* of that; -1: it was ended by a signal */
-	int64_t ms;          /* of running */
+	bool restarted;     /* RUN_TIMED_OUT: it could not be interrupted; its variables are lost */
+	bool has_exit_code; /* a command that came to its end */
+	int exit_code;      /* of that; -1: it was ended by a signal */
+	int64_t ms;         /* of running */
 	int64_t stdout_bytes, stderr_bytes;
 	/* Of its own error: "ValueError", "exit status 3", "signal: killed", or "". */
 	char error_name[EXECUTION_ERROR_MAX + 1];

@@ -203,17 +203,31 @@ static const char *field(struct json_object *o, const char *key)
 	return s ? s : "";
 }
 
+/* The parts of the error, each within the limit. */
+static struct json_object *error_parts(struct collecting *c)
+{
+	static const char *const keys[] = { "name", "value", "traceback" };
+	struct json_object *o = json_object_new_object();
+	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+		const char *text = field(c->error, keys[i]);
+		size_t n = strlen(text), fits = whole_head(text, n, c->limits->error);
+		c->truncated |= fits < n;
+		json_object_object_add(o, keys[i], json_object_new_string_len(text, (int)fits));
+	}
+	return o;
+}
+
 /* One readable string of name, value and traceback. */
-static struct json_object *own_error(const struct collecting *c)
+static struct json_object *own_error(struct collecting *c)
 {
 	struct buf b = BUF(EVENT_MAX * 2);
 	const char *name = field(c->error, "name"), *value = field(c->error, "value");
 	buf_addf(&b, "%s%s%s", name, *name && *value ? ": " : "", value);
 	if (*field(c->error, "traceback"))
 		buf_addf(&b, "\n%s", field(c->error, "traceback"));
-	size_t n = b.p ? strip_ansi(b.p, b.len) : 0;
-	struct json_object *o = json_object_new_string_len(
-		b.p ? b.p : "", (int)whole_head(b.p, n, c->limits->error));
+	size_t n = b.p ? strip_ansi(b.p, b.len) : 0, fits = whole_head(b.p, n, c->limits->error);
+	struct json_object *o = json_object_new_string_len(b.p ? b.p : "", (int)fits);
+	c->truncated |= fits < n;
 	buf_free(&b);
 	return o;
 }
@@ -251,7 +265,7 @@ static struct json_object *exit_error(const struct collecting *c, const struct r
 	return o;
 }
 
-static struct json_object *error_text(const struct collecting *c, const struct run_report *report,
+static struct json_object *error_text(struct collecting *c, const struct run_report *report,
 				      struct json_object *errors)
 {
 	if (c->error)
@@ -332,6 +346,8 @@ static struct json_object *assemble(struct collecting *c, const struct run_repor
 			       json_object_new_boolean(report->state == EXECUTION_SUCCEEDED));
 	json_object_object_add(o, "output", output_text(c, out));
 	json_object_object_add(o, "error", error_text(c, report, errors));
+	if (c->error)
+		json_object_object_add(o, "error_detail", error_parts(c));
 	json_object_object_add(o, "execution_time_ms", json_object_new_int64(report->ms));
 	json_object_object_add(o, "artifacts", json_object_get(c->artifacts));
 	json_object_object_add(o, "execution_id", json_object_new_string(report->id));
@@ -347,8 +363,6 @@ static struct json_object *assemble(struct collecting *c, const struct run_repor
 	json_object_object_add(o, "stderr_bytes", json_object_new_int64(report->stderr_bytes));
 	if (report->has_exit_code)
 		json_object_object_add(o, "exit_code", json_object_new_int(report->exit_code));
-	if (c->error)
-		json_object_object_add(o, "error_detail", json_object_get(c->error));
 	return o;
 }
 

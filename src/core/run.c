@@ -23,33 +23,51 @@ int run_events_dir(const struct settings *s, char *out, size_t cap, struct err *
 
 /* ---- after it was given up ---- */
 
-static int ignore_event(void *ctx, const struct e2b_event *e)
+/* A context that counts from the beginning is a new one: the provider has replaced it. */
+static int compare_count(void *ctx, const struct e2b_event *e)
 {
-	(void)ctx;
-	(void)e;
+	struct running *r = ctx;
+	if (e->type == E2B_COUNT && e->count <= r->count)
+		r->out->restarted = true;
 	return 0;
+}
+
+/* Whether code that had waited for its turn runs now, which it could not in a stuck context. */
+static bool has_moved_on(struct running *r)
+{
+	const int64_t limit = clock_real_us() - (clock_mono_us() - running_limit(r));
+	struct err ignored;
+	bool began = false;
+	return execution_began_since(r->c->store, r->req->row->id, r->out->id, limit, &began,
+				     &ignored) == 0 &&
+	       began;
+}
+
+static int stop_when_moved_on(void *ctx, unsigned ready)
+{
+	(void)ready;
+	return has_moved_on(ctx) ? -1 : 0;
 }
 
 /* The connection was closed, which interrupts the code. A context that does not come back from that
  * is restarted; if that fails too, the sandbox is ended rather than left to burn. */
 static void probe(struct running *r)
 {
-	const int64_t limit = clock_real_us() - (clock_mono_us() - running_limit(r));
-	bool moved_on = false, killed;
 	const struct e2b_code pass = { .code = "pass", .ncode = 4 };
 	struct err err;
-	struct e2b_wait wait = { .deadline_mono_us = clock_mono_us() + PROBE_SECS * SECOND_US };
-	if (e2b_run_code(r->c->e2b, &r->sandbox, &pass, ignore_event, NULL, &wait, &err) == 0)
+	bool killed;
+	struct e2b_wait wait = { .deadline_mono_us = clock_mono_us() + PROBE_SECS * SECOND_US,
+				 .tick = stop_when_moved_on,
+				 .ctx = r };
+	if (e2b_run_code(r->c->e2b, &r->sandbox, &pass, compare_count, r, &wait, &err) == 0 ||
+	    has_moved_on(r))
 		return;
-	/* Somebody else's code had waited longer and runs now: the context is well. */
-	if (execution_began_since(r->c->store, r->req->row->id, r->out->id, limit, &moved_on,
-				  &err) == 0 &&
-	    moved_on)
-		return;
-	wait.deadline_mono_us = clock_mono_us() + r->c->settings->provider_timeout * SECOND_US;
-	if (e2b_restart_context(r->c->e2b, &r->sandbox, NULL, "python", &wait, &err) == 0)
-		return;
-	session_end(r->c, r->req->row, END_CANCEL_KILL, &killed, &err);
+	wait = (struct e2b_wait){
+		.deadline_mono_us = clock_mono_us() + r->c->settings->provider_timeout * SECOND_US
+	};
+	r->out->restarted = true;
+	if (e2b_restart_context(r->c->e2b, &r->sandbox, NULL, "python", &wait, &err) < 0)
+		session_end(r->c, r->req->row, END_CANCEL_KILL, &killed, &err);
 }
 
 /* Nobody watches the command any more. If this fails, the provider's own timeout ends it later. */
@@ -106,7 +124,6 @@ static void finish(struct running *r)
 	struct run_report *out = r->out;
 	struct err ignored;
 	out->state = report_state(out);
-	out->ms = r->began ? (clock_mono_us() - r->began) / 1000 : 0;
 	record_close(&r->record);
 	const struct execution_end end = {
 		.id = out->id,
@@ -196,6 +213,7 @@ int run_execution(struct core *c, const struct run_request *req, struct run_repo
 		if (err)
 			*err = why;
 	}
+	out->ms = r.began ? (clock_mono_us() - r.began) / 1000 : 0;
 	clear_up(&r);
 	finish(&r);
 	return 0;

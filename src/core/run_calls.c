@@ -158,6 +158,7 @@ static int on_event(void *ctx, const struct e2b_event *e)
 		return take_pid(r, e->pid);
 	case E2B_COUNT:
 		r->ran = true;
+		r->count = e->count;
 		start_clock(r);
 		break;
 	case E2B_STDOUT:

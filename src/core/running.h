@@ -19,6 +19,7 @@ struct running {
 	bool asked;       /* the execution itself, not only its first step, was asked for */
 	bool ran;         /* and has begun */
 	bool starting;    /* a command was asked for and may run, but has no pid yet */
+	int64_t count;    /* the executions of its context, this one included */
 	int pid;          /* of the command that runs, or 0 */
 	int64_t renewed, looked;
 	enum run_end why; /* set by whoever gives it up */
