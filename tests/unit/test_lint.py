@@ -18,6 +18,8 @@ CLEAN = {
     "src/e2b/client.c": "#include <curl/curl.h>\n",
     "src/store/rows.c": "#include <sqlite3.h>\n",
     "src/web/accept.c": "#include <fcgiapp.h>\n",
+    "src/api/routes.c": '#include "web/accept.h"\n',
+    "nginx/pools.map": "as the route table says\n",
     "tests/unit/test_buf.c": '#include "base/buf.h"\n',
     "tests/package-lock.json": '{\n  "lockfileVersion": 3\n}\n',
     "tools/go": '#!/bin/bash\nt=$(mktemp /tmp/go.XXXXXX)\nrm -f "$t"\n',
@@ -71,6 +73,7 @@ VIOLATIONS = {
     "nothing is marked as unfinished": [
         ("src/base/buf.c", f"/* {word}: later */\n") for word in ("TO" "DO", "FIX" "ME", "X" "XX")
     ],
+    "nginx's map of pools is the route table's": [("nginx/pools.map", "and more\n")],
     "lock files name no download address": [
         ("tests/package-lock.json", '{ "resolved": "somewhere" }\n'),
     ],
@@ -92,6 +95,9 @@ class Lint(unittest.TestCase):
         for name, text in CLEAN.items():
             self.add(name, text)
         shutil.copy(TOP / ".clang-format", self.top)
+        ctl = self.folder / "sandgatectl"
+        ctl.write_text("#!/bin/sh\necho as the route table says\n")
+        ctl.chmod(0o755)
 
     def add(self, name, text):
         path = self.top / name
@@ -100,7 +106,7 @@ class Lint(unittest.TestCase):
             file.write(text.replace("{top}", str(self.top)).replace("{home}", str(self.folder / "me")))
 
     def red_rules(self):
-        env = {**os.environ, "HOME": str(self.folder / "me")}
+        env = {**os.environ, "HOME": str(self.folder / "me"), "SANDGATE_BUILD": str(self.folder)}
         done = subprocess.run([TOP / "tests/lint", self.top], env=env, capture_output=True, text=True)
         lines = done.stdout.splitlines()
         self.assertEqual(len([l for l in lines if l.startswith(("ok ", "not ok "))]), len(VIOLATIONS))
