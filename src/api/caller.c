@@ -208,7 +208,7 @@ bool caller_may(struct call *c)
 		return false;
 	if (c->caller.by_cookie && strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0 &&
 	    !same_origin(c))
-		return refuse(c, "with the cookie, Origin must be this site's");
+		return refuse(c, "a browser's request must come from this site (Origin)");
 	if (!(c->caller.scopes & c->route->scope))
 		return refuse(c, "the token has not the scope that this needs");
 	if (c->caller.session[0] && strcmp(c->caller.session, c->session) != 0)

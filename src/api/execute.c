@@ -38,7 +38,8 @@ static void add_generation(struct call *c, struct json_object *o, const struct s
 	enum end_reason why = END_NONE;
 	struct err ignored;
 	bool lost = false;
-	sandbox_take_state_lost(c->w->core.store, row->id, &lost, &why, &ignored);
+	if (!web_gone(c->web)) /* else somebody else is to be told */
+		sandbox_take_state_lost(c->w->core.store, row->id, &lost, &why, &ignored);
 	json_object_object_add(o, "generation", json_object_new_int64(row->generation));
 	json_object_object_add(o, "state_lost", json_object_new_boolean(lost));
 	if (lost)
@@ -255,6 +256,7 @@ static void answer_nothing_to_do(struct call *c)
 	o = read_result(c, &report);
 	json_object_object_add(o, "output", json_object_new_string("No packages to install"));
 	json_object_object_add(o, "execution_id", NULL);
+	json_object_object_add(o, "exit_code", json_object_new_int(0));
 	json_object_object_add(o, "truncated", json_object_new_boolean(false));
 	json_object_object_add(o, "generation", NULL);
 	json_object_object_add(o, "state_lost", json_object_new_boolean(false));

@@ -5,6 +5,7 @@
 #include "api/body.h"
 #include "api/handlers.h"
 #include "api/sandbox.h"
+#include "core/expiry.h"
 
 #define LABEL_PREFIX "sandgate_"
 
@@ -86,7 +87,7 @@ void op_status(struct call *c)
 	struct err err = { 0 };
 	if (sandbox_find(c->w->core.store, c->caller.user, c->session, &row, &err) == 0) {
 		memcpy(c->sandbox, row.sandbox_id, sizeof c->sandbox);
-		info = session_is_over(&c->w->core, &row) ? NULL : sandbox_json(&row);
+		info = expiry_is_over(&c->w->core, &row) ? NULL : sandbox_json(&row);
 	} else if (err.code != ERR_NOT_FOUND) {
 		answer_err(c, &err);
 		return;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api/answer.h"
+#include "core/expiry.h"
 #include "base/clock.h"
 #include "e2b/remote_files.h"
 
@@ -67,7 +68,7 @@ int call_existing(struct call *c, struct sandbox_row *row)
 		answer_err(c, &err);
 		return -1;
 	}
-	if (rc < 0 || row->status == SANDBOX_STARTING || session_is_over(&c->w->core, row)) {
+	if (rc < 0 || row->status == SANDBOX_STARTING || expiry_is_over(&c->w->core, row)) {
 		answer_problem(c, SANDBOX_NOT_FOUND, "this session has none; start one");
 		return -1;
 	}

@@ -131,7 +131,7 @@ static bool find_route(struct call *c)
 	c->query = query ? query + 1 : "";
 	switch (routes_find(method, uri, &c->route, raw, sizeof raw, allow)) {
 	case ROUTE_UNKNOWN:
-		answer_problem(c, NO_SUCH_ROUTE, "see the list of operations in the manual");
+		answer_problem(c, NO_SUCH_ROUTE, "the README lists all operations");
 		return false;
 	case ROUTE_OTHER_METHOD:
 		web_header(c->web, "Allow", allow);

@@ -217,14 +217,34 @@ static struct json_object *error_parts(struct collecting *c)
 	return o;
 }
 
+/* E2B joins the pieces of a traceback without anything between them. Those that begin a frame, and
+ * the rule of dashes above them all, are known by their colours. */
+static void add_traceback(struct buf *b, const char *p)
+{
+	static const char *const starts[] = { "Cell \033[", "File \033[", NULL };
+	for (const char *line = p; *p; p++) {
+		bool piece = p > line && p[-1] == 'm' && p[0] == '\033' && p - line > 40 &&
+			     !strncmp(p - 5, "-\033[0m", 5);
+		for (size_t i = 0; starts[i]; i++)
+			piece |= p > line && !strncmp(p, starts[i], strlen(starts[i]));
+		if (piece)
+			buf_adds(b, "\n");
+		if (piece || *p == '\n')
+			line = *p == '\n' ? p + 1 : p;
+		buf_add(b, p, 1);
+	}
+}
+
 /* One readable string of name, value and traceback. */
 static struct json_object *own_error(struct collecting *c)
 {
 	struct buf b = BUF(EVENT_MAX * 2);
 	const char *name = field(c->error, "name"), *value = field(c->error, "value");
 	buf_addf(&b, "%s%s%s", name, *name && *value ? ": " : "", value);
-	if (*field(c->error, "traceback"))
-		buf_addf(&b, "\n%s", field(c->error, "traceback"));
+	if (*field(c->error, "traceback")) {
+		buf_adds(&b, "\n");
+		add_traceback(&b, field(c->error, "traceback"));
+	}
 	size_t n = b.p ? strip_ansi(b.p, b.len) : 0, fits = whole_head(b.p, n, c->limits->error);
 	struct json_object *o = json_object_new_string_len(b.p ? b.p : "", (int)fits);
 	c->truncated |= fits < n;

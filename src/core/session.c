@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
-#include "store/leases.h"
+#include "core/expiry.h"
 
 #define GRACE_SECS   120 /* the provider's timeout outlasts the idle limit by this */
 #define CLAIM_SECS   10  /* and a claim the provider's own time */
@@ -243,40 +243,13 @@ static int claim(struct core *c, const struct session *want, const char *nonce,
 	return sandbox_claim(c->store, &wish, row, how, err);
 }
 
-bool session_is_over(struct core *c, const struct sandbox_row *row)
-{
-	int64_t now = clock_real_us();
-	bool leased = false;
-	struct err ignored;
-	if (row->status != SANDBOX_RUNNING && row->status != SANDBOX_PAUSED)
-		return false;
-	if (now >= row->lifetime_at || (row->provider_end_at && now >= row->provider_end_at))
-		return true;
-	if (now < row->expires_at)
-		return false;
-	return lease_live(c->store, row->id, &leased, &ignored) == 0 && !leased;
-}
-
-static int kill_and_confirm(struct core *c, const struct sandbox_row *row, struct err *err)
+int session_kill(struct core *c, const struct sandbox_row *row, struct err *err)
 {
 	const struct e2b_wait wait =
 		within(clock_mono_us() + c->settings->provider_timeout * SECOND_US);
 	if (e2b_kill(c->e2b, row->sandbox_id, NULL, &wait, err) < 0)
 		return -1;
 	return sandbox_killed(c->store, row->id, err);
-}
-
-/* Cleanup has not been here yet: end it now, so that the next one can be made. */
-static int retire(struct core *c, struct sandbox_row *row, bool *gone, struct err *err)
-{
-	struct err later; /* the kill is retried by cleanup */
-	*gone = true;
-	if (sandbox_expire(c->store, row->id, row, err) == 0) {
-		kill_and_confirm(c, row, &later);
-		return 0;
-	}
-	/* Used meanwhile, or it is the provider's own end that has passed. */
-	return err->code == ERR_CONFLICT ? session_check(c, row, gone, err) : -1;
 }
 
 int session_ensure(struct core *c, const struct session *want, struct sandbox_row *row,
@@ -290,10 +263,15 @@ int session_ensure(struct core *c, const struct session *want, struct sandbox_ro
 	session_key(key, want->owner, want->id);
 	for (;;) {
 		enum claim_result how;
-		if (claim(c, want, nonce, row, &how, err) < 0)
-			return -1;
 		bool gone = false;
-		if (how == CLAIM_HAVE && session_is_over(c, row) && retire(c, row, &gone, err) < 0)
+		if (claim(c, want, nonce, row, &how, err) < 0) {
+			/* What only waits to be cleaned up takes nobody's place. */
+			if (err->code == ERR_LIMIT && expiry_make_room(c, want->owner))
+				continue;
+			return -1;
+		}
+		if (how == CLAIM_HAVE && expiry_is_over(c, row) &&
+		    expiry_end(c, row, &gone, err) < 0)
 			return -1;
 		if (gone)
 			continue;
@@ -329,7 +307,7 @@ int session_end(struct core *c, struct sandbox_row *row, enum end_reason reason,
 		session_key(key, row->owner, row->session_id);
 		c->wake(c->ctx, key);
 	}
-	*killed = row->sandbox_id[0] && kill_and_confirm(c, row, err) == 0;
+	*killed = row->sandbox_id[0] && session_kill(c, row, err) == 0;
 	if (!row->sandbox_id[0])
 		err_set(err, ERR_UNKNOWN_OUTCOME, "who was making it is gone without naming it");
 	return 0;

@@ -68,9 +68,8 @@ int session_end(struct core *c, struct sandbox_row *row, enum end_reason reason,
  * or it is alive (again: a paused one is resumed) and *row is up to date. */
 int session_check(struct core *c, struct sandbox_row *row, bool *lost, struct err *err);
 
-/* Whether one of its limits has passed, by the clock and the database alone: it is then as good as
- * gone. A lease protects from the idle limit. */
-bool session_is_over(struct core *c, const struct sandbox_row *row);
+/* Kill one that is stopping, and record that it is gone. */
+int session_kill(struct core *c, const struct sandbox_row *row, struct err *err);
 
 /* Move the provider's dead-man's switch: idle limit and two minutes from now, at least until
  * `needed` seconds from now, never past the lifetime. What was granted is read back and recorded.

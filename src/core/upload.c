@@ -259,6 +259,10 @@ static int transfer(struct upload *u, struct err *err)
 	if (rc < 0 && err->code == ERR_INTERNAL && strstr(err->text, "path is a file"))
 		err_set(err, ERR_CONFLICT,
 			"a file is in the way: it, or what is above it, is no directory");
+	if (rc < 0 && err->code == ERR_INTERNAL &&
+	    (strcasestr(err->text, "read-only file system") ||
+	     strcasestr(err->text, "permission denied")))
+		err_set(err, ERR_CONFLICT, "the sandbox does not allow to write there");
 	return rc;
 }
 
