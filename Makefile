@@ -55,14 +55,15 @@ test_store_OBJS    := $(patsubst src/%.c,%.o,$(wildcard src/store/*.c))
 test_store_sandboxes_OBJS := $(test_store_OBJS)
 test_store_runs_OBJS      := $(test_store_OBJS)
 test_store_race_OBJS      := $(test_store_OBJS)
-test_session_live_OBJS    := core/session.o core/expiry.o $(test_store_OBJS) $(test_e2b_OBJS)
+session_OBJS               := $(addprefix core/,session.o ledger.o deadman.o expiry.o)
+test_session_live_OBJS    := $(session_OBJS) $(test_store_OBJS) $(test_e2b_OBJS)
 test_eventlog_OBJS         := core/eventlog.o
 test_result_OBJS           := core/result.o core/report.o core/eventlog.o $(test_store_OBJS)
 test_packages_OBJS         := core/packages.o
-test_run_live_OBJS        := $(addprefix core/,run.o run_calls.o record.o report.o result.o eventlog.o session.o expiry.o) $(test_store_OBJS) $(test_e2b_OBJS)
+test_run_live_OBJS        := $(addprefix core/,run.o run_calls.o record.o report.o result.o eventlog.o) $(session_OBJS) $(test_store_OBJS) $(test_e2b_OBJS)
 test_install_live_OBJS    := core/install.o core/packages.o $(test_run_live_OBJS)
 test_routes_OBJS          := $(foreach layer,api core store e2b web,$(patsubst src/%.c,%.o,$(wildcard src/$(layer)/*.c)))
-test_upload_live_OBJS     := core/upload.o core/session.o core/expiry.o $(test_store_OBJS) $(test_e2b_OBJS)
+test_upload_live_OBJS     := core/upload.o $(session_OBJS) $(test_store_OBJS) $(test_e2b_OBJS)
 
 # Builds happen under a lock, so that two makes may run in one checkout.
 JOBS   = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc))

@@ -145,6 +145,8 @@ static enum problem of_ours(enum err_code code)
 	case ERR_CONFLICT:
 	case ERR_EXISTS:
 		return CONFLICT;
+	case ERR_STOPPED:
+		return SANDBOX_STOPPED;
 	case ERR_LIMIT:
 		return QUOTA_EXCEEDED;
 	case ERR_UNAVAILABLE:

@@ -33,12 +33,13 @@ static struct json_object *read_result(struct call *c, const struct run_report *
 }
 
 /* The first answer from a new sandbox says that, and why, older state is gone. */
-static void add_generation(struct call *c, struct json_object *o, const struct sandbox_row *row)
+static void add_generation(struct call *c, struct json_object *o, const struct sandbox_row *row,
+			   bool told)
 {
 	enum end_reason why = END_NONE;
 	struct err ignored;
 	bool lost = false;
-	if (!web_gone(c->web)) /* else somebody else is to be told */
+	if (told)
 		sandbox_take_state_lost(c->w->core.store, row->id, &lost, &why, &ignored);
 	json_object_object_add(o, "generation", json_object_new_int64(row->generation));
 	json_object_object_add(o, "state_lost", json_object_new_boolean(lost));
@@ -174,8 +175,9 @@ static void run_in_session(struct call *c, struct run_request *req, attempt *fn,
 		if (call_ensure(c, &want, &row) < 0)
 			return;
 		int rc = run_watched(c, &row, req, fn, what, &report, &err);
-		/* Stopped between the two: as if it had been stopped before. */
 		bool again = rc < 0 ? err.code == ERR_CONFLICT : report.not_run;
+		if (again && call_stopped(c, &row))
+			return;
 		if (again && i < TRIES)
 			continue;
 		if (rc == 0)
@@ -184,7 +186,9 @@ static void run_in_session(struct call *c, struct run_request *req, attempt *fn,
 		return;
 	}
 	struct json_object *o = read_result(c, &report);
-	add_generation(c, o, &row);
+	/* What nobody hears is told by the next answer. */
+	bool told = report.end != RUN_LEFT && report.end != RUN_REFUSED && !web_gone(c->web);
+	add_generation(c, o, &row, told);
 	answer_report(c, &report, &err, o);
 }
 

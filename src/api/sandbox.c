@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api/answer.h"
+#include "core/deadman.h"
 #include "core/expiry.h"
 #include "base/clock.h"
 #include "e2b/remote_files.h"
@@ -57,7 +58,7 @@ void call_touch(struct call *c, struct sandbox_row *row)
 	struct err ignored;
 	sandbox_touch(c->w->core.store, row->id, c->w->settings->idle_timeout * SECOND_US,
 		      &ignored);
-	session_renew(&c->w->core, row, 0, &ignored);
+	deadman_renew(&c->w->core, row, 0, &ignored);
 }
 
 int call_existing(struct call *c, struct sandbox_row *row)
@@ -95,9 +96,22 @@ static bool is_alive(struct call *c, struct sandbox_row *row)
 	return e2b_alive(c->w->core.e2b, &sb, NULL, &err) == 0 || !call_lost(c, row);
 }
 
+bool call_stopped(struct call *c, const struct sandbox_row *row)
+{
+	struct sandbox_row now;
+	struct err ignored;
+	if (sandbox_get(c->w->core.store, row->id, &now, &ignored) < 0 ||
+	    now.end_reason != END_STOPPED)
+		return false;
+	answer_problem(c, SANDBOX_STOPPED, "it was stopped meanwhile");
+	return true;
+}
+
 int call_ensure_alive(struct call *c, const struct session *want, struct sandbox_row *row)
 {
-	if (call_ensure(c, want, row) < 0 || (!is_alive(c, row) && call_ensure(c, want, row) < 0))
+	if (call_ensure(c, want, row) < 0)
+		return -1;
+	if (!is_alive(c, row) && (call_stopped(c, row) || call_ensure(c, want, row) < 0))
 		return -1;
 	call_touch(c, row);
 	return 0;

@@ -18,6 +18,10 @@ int call_ensure_alive(struct call *c, const struct session *want, struct sandbox
 /* The session's sandbox, if it is there; it counts as used. -1: the call has been answered. */
 int call_existing(struct call *c, struct sandbox_row *row);
 
+/* Whether the user has stopped this one: then nothing is made in its place, and the call has been
+ * answered. */
+bool call_stopped(struct call *c, const struct sandbox_row *row);
+
 /* After a call to the sandbox that failed: whether it is gone, which is recorded then. */
 bool call_lost(struct call *c, struct sandbox_row *row);
 

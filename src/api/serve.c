@@ -15,8 +15,9 @@
 #include "store/leases.h"
 #include "wire/uri.h"
 
-#define UNREAD_MAX (64 << 20) /* bytes that are heard of a body that nobody wants */
-#define UNREAD_MS  1000       /* and how long its next piece is waited for */
+#define UNREAD_MAX (64 << 20)      /* bytes that are heard of a body that nobody wants */
+#define UNREAD_MS  1000            /* and how long its next piece is waited for */
+#define UNREAD_US  (5 * SECOND_US) /* in all */
 
 /* ---- one process ---- */
 
@@ -24,14 +25,17 @@
 static int sleep_on(void *ctx, const char *key, int ms)
 {
 	struct worker *w = ctx;
+	struct web_req *web = w->call ? w->call->web : NULL;
+	/* An unread body makes it readable as well, and one who is gone stays so. */
 	struct pollfd p[] = { { .fd = w->slot->wake, .events = POLLIN },
-			      { .fd = w->call ? web_fd(w->call->web) : -1, .events = POLLIN } };
+			      { .fd = web && !web_gone(web) ? web_fd(web) : -1,
+				.events = web && web_body_read(web) ? POLLIN : POLLRDHUP } };
 	board_wait_for(w->slot, board_key("session", key));
 	poll(p, 2, ms);
 	board_wait_for(w->slot, 0);
 	if (p[0].revents)
 		board_clear_wake(w->slot);
-	return w->call && web_gone(w->call->web) ? -1 : 0;
+	return web && web_gone(web) ? -1 : 0;
 }
 
 static void wake(void *ctx, const char *key)
@@ -236,9 +240,12 @@ static void note(struct call *c)
 static void hear_out(struct call *c)
 {
 	struct pollfd p = { .fd = web_fd(c->web), .events = POLLIN };
+	const int64_t deadline = clock_mono_us() + UNREAD_US;
 	char piece[16384];
 	ssize_t n;
-	for (int64_t left = UNREAD_MAX; left > 0; left -= n) {
+	if (web_body_read(c->web) || web_flush(c->web) < 0)
+		return;
+	for (int64_t left = UNREAD_MAX; left > 0 && clock_mono_us() < deadline; left -= n) {
 		if (!web_buffered(c->web) && poll(&p, 1, UNREAD_MS) == 0)
 			return;
 		if ((n = web_read(c->web, piece, sizeof piece)) <= 0)

@@ -19,6 +19,7 @@ enum err_code {
 	ERR_UNAVAILABLE,     /* try again later */
 	ERR_UNKNOWN_OUTCOME, /* it was asked for, and nobody can say whether it happened */
 	ERR_ABANDONED,       /* the caller itself gave it up */
+	ERR_STOPPED,         /* somebody else ended it on purpose */
 	ERR_INTERNAL,        /* ours, or the system's */
 };
 

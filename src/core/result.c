@@ -9,6 +9,8 @@
 #include "wire/base64.h"
 #include "wire/utf8.h"
 
+#define RESULT_DEPTH 64 /* of a rich result, as deep as they come from a sandbox */
+
 /* A stream cut in the middle: the first half of the limit and the last, and how much is missing. */
 struct half_and_half {
 	struct buf head;
@@ -174,7 +176,9 @@ static void add_artifact(struct collecting *c, struct json_object *result)
 /* NULL when it is no object. */
 static struct json_object *parse_object(const char *json)
 {
-	struct json_object *o = json_tokener_parse(json);
+	struct json_tokener *t = json_tokener_new_ex(RESULT_DEPTH);
+	struct json_object *o = t ? json_tokener_parse_ex(t, json, -1) : NULL;
+	json_tokener_free(t);
 	if (json_object_is_type(o, json_type_object))
 		return o;
 	json_object_put(o);
@@ -184,6 +188,7 @@ static struct json_object *parse_object(const char *json)
 static void take_result(struct collecting *c, const char *json)
 {
 	struct json_object *o = parse_object(json), *v;
+	c->truncated |= !o;
 	if (!o)
 		return;
 	add_artifact(c, o);

@@ -6,11 +6,10 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "core/deadman.h"
 #include "core/running.h"
 #include "e2b/run.h"
 #include "store/leases.h"
-
-#define PROBE_SECS 3 /* an interrupted context must answer within this */
 
 int run_events_dir(const struct settings *s, char *out, size_t cap, struct err *err)
 {
@@ -35,10 +34,11 @@ static int compare_count(void *ctx, const struct e2b_event *e)
 /* Whether code that had waited for its turn runs now, which it could not in a stuck context. */
 static bool has_moved_on(struct running *r)
 {
-	const int64_t limit = clock_real_us() - (clock_mono_us() - running_limit(r));
+	const int64_t limit = clock_real_us() - (clock_mono_us() - running_limit(r)),
+		      since = r->given_up ? r->given_up_at : limit;
 	struct err ignored;
 	bool began = false;
-	return execution_began_since(r->c->store, r->req->row->id, r->out->id, limit, &began,
+	return execution_began_since(r->c->store, r->req->row->id, r->out->id, since, &began,
 				     &ignored) == 0 &&
 	       began;
 }
@@ -87,7 +87,7 @@ static void clear_up(struct running *r)
 		return;
 	if (r->pid)
 		kill_command(r);
-	else if (end == RUN_TIMED_OUT && !r->req->argv)
+	else if ((end == RUN_TIMED_OUT || end == RUN_LEFT) && r->ran && !r->req->argv)
 		probe(r);
 }
 
@@ -177,8 +177,11 @@ static int begin(struct running *r, struct err *err)
 	if (rc == 0)
 		rc = lease_take(r->c->store, r->out->id, req->row->id, err);
 	buf_free(&joined);
-	if (rc < 0)
+	if (rc < 0) {
+		const struct execution_end end = { .id = r->out->id, .state = EXECUTION_FAILED };
+		execution_finish(r->c->store, &end, &ignored);
 		return -1;
+	}
 	bool has_dir = run_events_dir(r->c->settings, dir, sizeof dir, &ignored) == 0;
 	record_open(&r->record, has_dir ? dir : NULL, r->out);
 	return 0;
@@ -205,7 +208,7 @@ int run_execution(struct core *c, const struct run_request *req, struct run_repo
 		return -1;
 	session_address(req->row, &r.sandbox);
 	/* It is the provider's own switch; the run itself will tell if all is not well. */
-	session_renew(c, req->row, req->limit_secs + PROBE_SECS, &ignored);
+	deadman_renew(c, req->row, running_needs(&r), &ignored);
 	running_watch(&r);
 	int rc = req->argv ? run_command(&r, &why) : running_code(&r, &why);
 	if (rc < 0) {

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "core/deadman.h"
 #include "core/running.h"
 #include "e2b/run.h"
 #include "store/leases.h"
@@ -20,6 +21,7 @@ static int give_up(struct running *r, enum run_end why)
 {
 	r->why = why;
 	r->given_up = true;
+	r->given_up_at = clock_real_us();
 	r->wait.nfds = 0; /* what they had to say has been heard */
 	return r->starting ? 0 : -1;
 }
@@ -54,6 +56,13 @@ bool running_sandbox_ended(const struct running *r, enum run_end *end)
 	return true;
 }
 
+int running_needs(const struct running *r)
+{
+	int64_t left = r->began ? (running_limit(r) - clock_mono_us()) / SECOND_US + 1
+				: r->req->limit_secs;
+	return (int)left + PROBE_SECS;
+}
+
 static int on_tick(void *ctx, unsigned ready)
 {
 	struct running *r = ctx;
@@ -72,6 +81,7 @@ static int on_tick(void *ctx, unsigned ready)
 	if (now - r->renewed >= LEASE_RENEW_US) {
 		r->renewed = now;
 		lease_renew(r->c->store, r->out->id, &ignored);
+		deadman_renew(r->c, r->req->row, running_needs(r), &ignored);
 	}
 	if (woken || now - r->looked >= LOOK_US) {
 		r->looked = now;
@@ -118,8 +128,10 @@ static void start_clock(struct running *r)
 	r->wait.deadline_mono_us = running_limit(r);
 	/* Two that come at once may have their turns the other way round than their rows say. */
 	struct err ignored;
-	if (r->queued || r->began - r->asked_at >= SECOND_US)
+	if (r->queued || r->began - r->asked_at >= SECOND_US) {
 		execution_started(r->c->store, r->out->id, &ignored);
+		r->renewed = 0; /* its time counts from now: let the next tick see to it */
+	}
 }
 
 /* ---- calls ---- */

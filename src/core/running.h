@@ -24,7 +24,10 @@ struct running {
 	int64_t renewed, looked;
 	enum run_end why; /* set by whoever gives it up */
 	bool given_up;
+	int64_t given_up_at; /* CLOCK_REALTIME */
 };
+
+#define PROBE_SECS 3 /* an interrupted context must answer within this */
 
 /* From here on the client, the wake-up and the sandbox's row are watched during every call. */
 void running_watch(struct running *r);
@@ -35,6 +38,9 @@ int running_command(struct running *r, struct err *err);
 
 /* Whether the sandbox is no longer ours to use; then *end is what that makes of the execution. */
 bool running_sandbox_ended(const struct running *r, enum run_end *end);
+
+/* Seconds that the sandbox must still live for this run to reach its limit. */
+int running_needs(const struct running *r);
 
 /* When its limit has passed, once it counts; CLOCK_MONOTONIC. */
 int64_t running_limit(const struct running *r);

@@ -29,6 +29,9 @@ struct core {
 	void *ctx;
 };
 
+/* A wait as long as one call to the provider may take. */
+struct e2b_wait core_patience(const struct core *c);
+
 struct session {
 	const char *owner, *id;
 	enum sandbox_type type;      /* of a new sandbox */
@@ -48,8 +51,8 @@ bool session_id_valid(const char *id);
 void session_key(char out[SESSION_KEY], const char *owner, const char *id);
 
 /* The session's sandbox, made if there is none; *created (NULL is fine) says which. ERR_LIMIT: a
- * quota; ERR_INVALID: the type has no template; ERR_TIMEOUT: not within the provider's time; else
- * what the provider said. */
+ * quota; ERR_INVALID: the type has no template; ERR_STOPPED: the user stopped it meanwhile;
+ * ERR_TIMEOUT: not within the provider's time; else what the provider said. */
 int session_ensure(struct core *c, const struct session *want, struct sandbox_row *row,
 		   bool *created, struct err *err);
 
@@ -70,11 +73,6 @@ int session_check(struct core *c, struct sandbox_row *row, bool *lost, struct er
 
 /* Kill one that is stopping, and record that it is gone. */
 int session_kill(struct core *c, const struct sandbox_row *row, struct err *err);
-
-/* Move the provider's dead-man's switch: idle limit and two minutes from now, at least until
- * `needed` seconds from now, never past the lifetime. What was granted is read back and recorded.
- */
-int session_renew(struct core *c, struct sandbox_row *row, int needed, struct err *err);
 
 /* Where its sandbox is, for calls of e2b. */
 void session_address(const struct sandbox_row *row, struct e2b_sandbox *out);

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/ids.h"
+#include "core/deadman.h"
 #include "e2b/remote_files.h"
 #include "store/leases.h"
 #include "wire/multipart.h"
@@ -16,6 +17,7 @@
 #define PIECE       (64u << 10) /* of the body, read and decoded at once */
 #define HELD_MAX    128         /* what the decoder may have kept of earlier pieces: a boundary */
 #define NONCE_LEN   12
+#define FORM_MAX    (1 << 20) /* bytes of a form around its file */
 #define LEASE_LEN   20
 #define REMOVE_SECS 10 /* to clean up with, when nobody waits for the answer any more */
 #define LOOK_MS     1000
@@ -35,6 +37,7 @@ struct upload {
 	char *piece;          /* PIECE bytes of the body */
 	struct buf ready;     /* bytes of the file that came with the last piece */
 	size_t taken;         /* of ready, by the provider */
+	int64_t body;         /* bytes of the whole form so far */
 	enum place at;        /* before, inside or behind the part `file` */
 	bool over;            /* there is nothing more to read: the end, or a reason in why */
 	struct err why;       /* why the body is of no use */
@@ -136,7 +139,10 @@ static bool step(struct upload *u)
 		return u->over;
 	}
 	u->silent_since = 0;
-	if (n > 0)
+	u->body += n > 0 ? n : 0;
+	if (u->body - FORM_MAX > u->req->max_bytes)
+		err_set(&u->why, ERR_LIMIT, "the form is larger than its file may be");
+	else if (n > 0)
 		multipart_feed(u->form, u->piece, (size_t)n, &u->why);
 	else if (n == 0)
 		check_end(u);
@@ -171,7 +177,7 @@ static void keep(struct upload *u)
 		return;
 	u->renewed = now;
 	lease_renew(u->c->store, u->lease, &ignored);
-	session_renew(u->c, &u->row, 0, &ignored);
+	deadman_renew(u->c, &u->row, 0, &ignored);
 }
 
 /* Until the part begins there is nothing to tell the provider. */
@@ -388,7 +394,7 @@ static int take_lease(struct upload *u, struct err *err)
 static int carry_out(struct upload *u, struct err *err)
 {
 	struct err ignored;
-	session_renew(u->c, &u->row, 0, &ignored); /* if it is gone, the transfer will say so */
+	deadman_renew(u->c, &u->row, 0, &ignored); /* if it is gone, the transfer will say so */
 	int rc = transfer(u, err);
 	if (rc == 0)
 		rc = settle(u, err);

@@ -127,10 +127,18 @@ int sandbox_started(struct store *s, int64_t id, const char *nonce,
 	return db_expect(s, SQL_SANDBOX_STARTED, args, "the sandbox is not starting any more", err);
 }
 
+#define NOT_OURS "the sandbox is not this process's to start"
+
 int sandbox_failed(struct store *s, int64_t id, const char *nonce, struct err *err)
 {
 	struct args args = ARGS(NUMBER(id), NAME(nonce), NUMBER(s->self.pid), NUMBER(s->self.start),
 				NUMBER(clock_real_us()));
-	return db_expect(s, SQL_SANDBOX_FAILED, args, "the sandbox is not this process's to start",
-			 err);
+	return db_expect(s, SQL_SANDBOX_FAILED, args, NOT_OURS, err);
+}
+
+int sandbox_given_up(struct store *s, int64_t id, const char *nonce, struct err *err)
+{
+	struct args args =
+		ARGS(NUMBER(id), NAME(nonce), NUMBER(s->self.pid), NUMBER(s->self.start));
+	return db_expect(s, SQL_SANDBOX_GIVEN_UP, args, NOT_OURS, err);
 }

@@ -50,4 +50,8 @@ int sandbox_started(struct store *s, int64_t id, const char *nonce,
  * the process that took over. The next claim gets the same generation again. */
 int sandbox_failed(struct store *s, int64_t id, const char *nonce, struct err *err);
 
+/* starting -> stopping, likewise, when nobody can say whether there is a sandbox: it stays among
+ * those to be killed, by its nonce. */
+int sandbox_given_up(struct store *s, int64_t id, const char *nonce, struct err *err);
+
 #endif

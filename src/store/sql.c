@@ -71,6 +71,11 @@ const char *const sql_text[SQL_COUNT] = {
 		"destroyed_at = ?5 WHERE id = ?1 AND nonce = ?2 AND status = 'starting' "
 		"AND claim_pid = ?3 AND claim_start = ?4",
 
+	[SQL_SANDBOX_GIVEN_UP] =
+		"UPDATE sandboxes SET status = 'stopping', end_reason = 'start_failed' "
+		"WHERE id = ?1 AND nonce = ?2 AND status = 'starting' "
+		"AND claim_pid = ?3 AND claim_start = ?4",
+
 	/* Asked first, since a write that changes nothing takes the write lock all the same. */
 	[SQL_SANDBOX_TOUCH_DUE] =
 		"SELECT 1 FROM sandboxes WHERE id = ?1 AND " UP "AND last_activity <= ?2",

@@ -248,10 +248,13 @@ static void loop(struct master *m)
 		     m->draining || m->start[0].backoff || m->start[1].backoff ? 50 : TICK_MS);
 		if (p[0].revents)
 			on_signal(m);
-		if (p[1].revents && read(p[1].fd, &count, sizeof count) > 0)
-			grow(m);
+		if (p[1].revents && read(p[1].fd, &count, sizeof count) < 0)
+			log_line(LOG_WARN, "op=grow error=\"%s\"", strerror(errno));
 		if (!m->ending)
 			keep_enough(m);
+		/* Not only when one takes the last idle slot: a new one may find all of them busy.
+		 */
+		grow(m);
 		tend(m);
 		if (m->draining)
 			check_drain(m);

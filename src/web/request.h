@@ -17,6 +17,7 @@ const char *web_param(const struct web_req *r, const char *name);
  * nothing is there: neither buffered nor readable on web_fd. */
 ssize_t web_read(struct web_req *r, void *p, size_t n);
 bool web_buffered(const struct web_req *r);
+bool web_body_read(const struct web_req *r); /* to its end */
 
 /* Throw away the rest of the body; -1 when the client broke off. */
 int web_drain(struct web_req *r);

@@ -72,6 +72,11 @@ ssize_t web_read(struct web_req *r, void *p, size_t n)
 	return 0;
 }
 
+bool web_body_read(const struct web_req *r)
+{
+	return r->body_read || r->cut;
+}
+
 int web_drain(struct web_req *r)
 {
 	char rest[16384];
@@ -205,7 +210,8 @@ static bool has_body(const struct web_req *r)
 	const char *length = web_param(r, "CONTENT_LENGTH");
 	if (length && *length)
 		return strcmp(length, "0") != 0;
-	return web_param(r, "HTTP_TRANSFER_ENCODING") != NULL;
+	/* HTTP/2 needs neither, so nginx says where a body is passed on as it comes. */
+	return web_param(r, "HTTP_TRANSFER_ENCODING") || web_param(r, "SANDGATE_BODY");
 }
 
 /* SIGTERM is let in only while nothing is accepted: no signal is lost, and no connection either. */

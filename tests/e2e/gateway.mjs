@@ -289,7 +289,8 @@ class Gateway {
     const live = await this.rows(`SELECT owner, session_id AS id FROM sandboxes WHERE status IN ('starting', 'running', 'paused')`);
     const stop = async ({ owner, id }) => this.session(id, { token: await this.token(owner) }).stop();
     for (const res of await Promise.all(live.map(stop))) assert.equal(res.status, 204, res.text);
-    for (const { id } of await this.rows(`SELECT sandbox_id AS id FROM sandboxes WHERE status = 'stopping'`)) await this.ctl('kill', id);
+    for (const { id } of await this.rows(`SELECT sandbox_id AS id FROM sandboxes WHERE status = 'stopping' AND sandbox_id <> ''`))
+      await this.ctl('kill', id);
   }
 
   killAll() {

@@ -11,7 +11,7 @@ import net from 'node:net';
 import path from 'node:path';
 import tls from 'node:tls';
 import { promisify } from 'node:util';
-import { startEngine, tempFolder, until, within } from './engine.mjs';
+import { sleep, startEngine, tempFolder, until, within } from './engine.mjs';
 import { Child, NGINX, TOP, freePort, operations, startGateway } from './gateway.mjs';
 import { startProxy } from './proxy.mjs';
 
@@ -257,6 +257,15 @@ http {
 
 const OTHER_ADDRESS = '127.0.0.2'; // in place of the wildcard of IPv6, which not every machine has
 
+async function sendSlowly(stream, body, pieces) {
+  const size = Math.ceil(body.length / pieces);
+  for (let at = 0; at < body.length; at += size) {
+    stream.write(body.subarray(at, at + size));
+    await sleep(20);
+  }
+  stream.end();
+}
+
 /**
  * nginx with nginx/sandgate.conf.
  *   auth      token, basic, mtls or oauth2-proxy
@@ -363,19 +372,20 @@ fs.appendFileSync('/tmp/site.err', this.nginx.text);
     return [req, new Promise((resolve, reject) => req.on('error', reject).on('response', (res) => resolve([res.statusCode, res.headers, res])))];
   }
 
-  /** A call over HTTP/2 or, with version 1, HTTP/1.1. token: null sends none; who: other headers that say who; as, from: see connection(). */
-  async call(method, target, { token, who, headers: more, json, body, version = 2, as, from, deadline = 30_000 } = {}) {
+  /** A call over HTTP/2 or, with version 1, HTTP/1.1. pieces: in how many the body is sent, without saying its length. token: null sends none; who: other headers that say who; as, from: see connection(). */
+  async call(method, target, { token, who, headers: more, json, body, pieces, version = 2, as, from, deadline = 30_000 } = {}) {
     if (json !== undefined) body = JSON.stringify(json);
     const bearer = token === undefined && this.auth === 'token' ? await this.world.g.token() : token;
     const headers = {
       ...(bearer && { authorization: `Bearer ${bearer}` }),
       ...(json !== undefined && { 'content-type': 'application/json' }),
-      ...(body !== undefined && { 'content-length': Buffer.byteLength(body) }),
+      ...(body !== undefined && !pieces && { 'content-length': Buffer.byteLength(body) }),
       ...who,
       ...more,
     };
     const [sent, answer] = (version === 2 ? this.#open2 : this.#open1).call(this, method, target, headers, { as, from });
-    sent.end(body);
+    if (pieces) await sendSlowly(sent, body, pieces);
+    else sent.end(body);
     const whole = answer.then(async ([status, fields, stream]) => [status, fields, Buffer.concat(await stream.toArray())]);
     try {
       const [status, fields, bytes] = await within(deadline, whole, `${method} ${target}`);
