@@ -57,8 +57,11 @@ async function paste(text) {
   return JSON.parse(stdout).output;
 }
 
+/** Not every container has a name for itself. */
+const numeric = (url) => url.replace('//localhost:', '//127.0.0.1:');
+
 const call = (place, target, token = read(place, 'token'), options = {}) =>
-  request(`${read(place, 'url')}/api/v1/session/s1/sandbox/${target}`, { headers: { authorization: `Bearer ${token}` }, ...options });
+  request(`${numeric(read(place, 'url'))}/api/v1/session/s1/sandbox/${target}`, { headers: { authorization: `Bearer ${token}` }, ...options });
 
 describe('on this machine', SUITE, () => {
   test('up returns when it is ready and prints a line that works; down leaves nothing running', () =>
@@ -67,7 +70,7 @@ describe('on this machine', SUITE, () => {
       assert.equal(await paste(stdout), 'hello\n');
       const url = stdout.match(/^\s+URL\s+(\S+)$/m)[1];
       assert.equal(url, read(place, 'url'));
-      assert.equal((await request(`${url}/readyz`)).status, 200);
+      assert.equal((await request(`${numeric(url)}/readyz`)).status, 200);
       assert.equal((await call(place, 'status', 'sg_wrong')).status, 401);
       for (const file of ['token', 'admin-token', 'engine-key', 'sandgate.conf']) assert.equal(mode(place, file), '600', file);
       assert.match(stdout, /E2B_API_URL=http:\/\/127\.0\.0\.1:\d+/);
@@ -82,7 +85,7 @@ describe('on this machine', SUITE, () => {
 
       assert.match((await local('down', place)).stdout, /nginx stopped\n.*gateway stopped\n.*engine stopped/);
       assert.deepEqual(processesIn(place), []);
-      await assert.rejects(request(`${url}/healthz`, { deadline: 5_000 }));
+      await assert.rejects(request(`${numeric(url)}/healthz`, { deadline: 5_000 }));
       assert.match((await local('down', place)).stdout, /nothing is running/);
       assert.deepEqual(fs.readdirSync(path.join(place, 'engine')), []);
 
