@@ -146,8 +146,9 @@ int answer_fail(enum plane plane, const char *what, int status, const char *body
 		code = ERR_NOT_FOUND;
 		*why = E2B_WHY_NO_SANDBOX;
 	} else if (plane == PLANE_DATA && status == 502 && strstr(message, "port is not open")) {
-		code = ERR_CONFLICT;
 		*why = E2B_WHY_PORT_CLOSED;
+	} else if (plane == PLANE_DATA && status == 409) {
+		code = ERR_UNAVAILABLE; /* "still transitioning": it says nothing of the request */
 	} else if (plane == PLANE_CONTROL && status == 404) {
 		*why = E2B_WHY_NO_SANDBOX;
 	}

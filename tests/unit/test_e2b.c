@@ -192,7 +192,7 @@ static void failures(void **state)
 		  ERR_NOT_FOUND, E2B_WHY_NO_SANDBOX },
 		{ PLANE_DATA, 502,
 		  "{\"message\":\"The sandbox is running but port is not open\",\"port\":49999}",
-		  ERR_CONFLICT, E2B_WHY_PORT_CLOSED },
+		  ERR_UNAVAILABLE, E2B_WHY_PORT_CLOSED },
 		{ PLANE_DATA, 502, "Failed to route request to sandbox", ERR_UNAVAILABLE,
 		  E2B_WHY_OTHER },
 		{ PLANE_DATA, 404, "{\"code\":\"not_found\",\"message\":\"m\"}", ERR_NOT_FOUND,
@@ -200,7 +200,7 @@ static void failures(void **state)
 		{ PLANE_DATA, 507, "{\"code\":507,\"message\":\"m\"}", ERR_NO_SPACE,
 		  E2B_WHY_OTHER },
 		{ PLANE_DATA, 409, "{\"code\":\"already_exists\"}", ERR_EXISTS, E2B_WHY_OTHER },
-		{ PLANE_DATA, 409, "x", ERR_CONFLICT, E2B_WHY_OTHER },
+		{ PLANE_DATA, 409, "x", ERR_UNAVAILABLE, E2B_WHY_OTHER },
 		{ PLANE_DATA, 504, "{\"code\":\"deadline_exceeded\"}", ERR_TIMEOUT, E2B_WHY_OTHER },
 		{ PLANE_DATA, 418, "", ERR_INTERNAL, E2B_WHY_OTHER },
 	};
