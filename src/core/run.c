@@ -106,8 +106,9 @@ static enum run_end judge(struct running *r, const struct err *err)
 		return RUN_TIMED_OUT;
 	const bool cut = err->code == ERR_UNKNOWN_OUTCOME;
 	const bool gone = err->code == ERR_NOT_FOUND && last.why == E2B_WHY_NO_SANDBOX;
-	/* Code that waits is interrupted; a command that was sent may run though nobody said so. */
-	const bool late = err->code == ERR_TIMEOUT && r->req->argv && last.why != E2B_WHY_NOT_SENT;
+	/* Code that waits is interrupted; what was sent otherwise may run though nobody said so. */
+	const bool late = err->code == ERR_TIMEOUT && (r->req->argv || !r->accepted) &&
+			  last.why != E2B_WHY_NOT_SENT;
 	const bool ran = r->ran || (r->asked && (cut || late));
 	if ((gone || cut || ran) && session_check(r->c, r->req->row, &lost, &ignored) == 0 &&
 	    lost) {

@@ -136,6 +136,22 @@ static void start_clock(struct running *r)
 
 /* ---- calls ---- */
 
+/* The provider answers at once that it has the code, also where that has to wait for its turn. */
+static void await_acceptance(struct running *r)
+{
+	const int64_t patience = clock_mono_us() + r->c->settings->provider_timeout * SECOND_US;
+	r->accepted = false;
+	r->wait.deadline_mono_us =
+		r->began && running_limit(r) < patience ? running_limit(r) : patience;
+}
+
+static void take_acceptance(struct running *r)
+{
+	r->accepted = true;
+	r->wait.deadline_mono_us =
+		r->began ? running_limit(r) : clock_mono_us() + QUEUE_SECS * SECOND_US;
+}
+
 /* It runs and can be ended. The caller may have gone meanwhile. */
 static int take_pid(struct running *r, int pid)
 {
@@ -164,10 +180,12 @@ static int on_event(void *ctx, const struct e2b_event *e)
 	struct running *r = ctx;
 	switch (e->type) {
 	case E2B_RUNS:
-		if (!r->req->argv)
-			break; /* code may still wait for its turn */
-		r->ran = true;
-		return take_pid(r, e->pid);
+		if (r->req->argv) {
+			r->ran = true;
+			return take_pid(r, e->pid);
+		}
+		take_acceptance(r); /* it may still wait for its turn */
+		break;
 	case E2B_COUNT:
 		r->ran = true;
 		r->count = e->count;
@@ -197,9 +215,8 @@ static int call_code(struct running *r, const char *code, size_t n, int patience
 {
 	const struct e2b_code what = { .code = code, .ncode = n };
 	const int64_t until = clock_mono_us() + patience_ms * 1000LL;
-	if (!r->began)
-		r->wait.deadline_mono_us = clock_mono_us() + QUEUE_SECS * SECOND_US;
 	for (;;) {
+		await_acceptance(r);
 		if (e2b_run_code(r->c->e2b, &r->sandbox, &what, fn, ctx, &r->wait, err) == 0)
 			return 0;
 		if (e2b_last(r->c->e2b)->why != E2B_WHY_PORT_CLOSED || clock_mono_us() >= until)
@@ -257,7 +274,9 @@ static int on_quiet(void *ctx, const struct e2b_event *e)
 	size_t room = q->out->max - q->out->len;
 	if (e->type == E2B_RUNS && q->is_command)
 		return take_pid(q->r, e->pid);
-	if (e->type == E2B_COUNT)
+	if (e->type == E2B_RUNS)
+		take_acceptance(q->r);
+	else if (e->type == E2B_COUNT)
 		start_clock(q->r);
 	else if (e->type == E2B_STDOUT)
 		buf_add(q->out, e->text, e->ntext < room ? e->ntext : room);

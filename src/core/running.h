@@ -17,6 +17,7 @@ struct running {
 	int64_t asked_at; /* when its row was written; CLOCK_MONOTONIC */
 	bool queued;      /* another was running or waiting then */
 	bool asked;       /* the execution itself, not only its first step, was asked for */
+	bool accepted;    /* the provider has the code that was last sent, and says so */
 	bool ran;         /* and has begun */
 	bool starting;    /* a command was asked for and may run, but has no pid yet */
 	int64_t count;    /* the executions of its context, this one included */
