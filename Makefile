@@ -40,7 +40,7 @@ CMOCKA_LIBS    = $(shell pkg-config --libs cmocka)
 
 objects  = $(patsubst src/%.c,$(OBJ)/%.o,$(wildcard $(1)))
 LIB     := $(BUILD)/libsandgate.a
-PROGS   := $(addprefix $(BUILD)/,sandgate sandgatectl sandgate-engine sandgate-agent)
+PROGS   := $(addprefix $(BUILD)/,sandgate sandgatectl sandgate-cleanup sandgate-engine sandgate-agent)
 UNITS   := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
 
 # A unit test is linked with the archive of wire and base. One that needs more names it here.
@@ -55,6 +55,8 @@ test_store_OBJS    := $(patsubst src/%.c,%.o,$(wildcard src/store/*.c))
 test_store_sandboxes_OBJS := $(test_store_OBJS)
 test_store_runs_OBJS      := $(test_store_OBJS)
 test_store_race_OBJS      := $(test_store_OBJS)
+test_store_passes_OBJS     := $(test_store_OBJS)
+test_clockjump_OBJS        := core/clockjump.o
 session_OBJS               := $(addprefix core/,session.o ledger.o deadman.o expiry.o)
 test_session_live_OBJS    := $(session_OBJS) $(test_store_OBJS) $(test_e2b_OBJS)
 test_eventlog_OBJS         := core/eventlog.o
@@ -112,7 +114,7 @@ lint: all ## check layers, banned functions, formatting and names
 install: all ## install below DESTDIR and PREFIX (/usr/local)
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/libexec/sandgate' \
 	        '$(DESTDIR)$(PREFIX)/share/doc/sandgate'
-	install -m 755 $(BUILD)/sandgate $(BUILD)/sandgatectl $(BUILD)/sandgate-engine '$(DESTDIR)$(PREFIX)/bin/'
+	install -m 755 $(BUILD)/sandgate $(BUILD)/sandgatectl $(BUILD)/sandgate-cleanup $(BUILD)/sandgate-engine '$(DESTDIR)$(PREFIX)/bin/'
 	install -m 755 $(BUILD)/sandgate-agent '$(DESTDIR)$(PREFIX)/libexec/sandgate/'
 	install -m 644 $(wildcard README.md SECURITY.md CHANGES.md LICENSE) \
 	        '$(DESTDIR)$(PREFIX)/share/doc/sandgate/'
@@ -149,6 +151,12 @@ $(BUILD)/sandgate: $(OBJ)/gateway.o $(GATEWAY_OBJS) $(LIB)
 $(BUILD)/sandgatectl: $(call objects,src/ctl.c src/ctl/*.c) $(GATEWAY_OBJS) $(LIB)
 	@echo 'LINK $@'
 	$(Q)$(LINK) -o $@ $^ $(GATEWAY_LIBS)
+
+CLEANUP_OBJS := $(call objects,$(foreach layer,core store e2b,src/$(layer)/*.c))
+
+$(BUILD)/sandgate-cleanup: $(OBJ)/cleanup.o $(CLEANUP_OBJS) $(LIB)
+	@echo 'LINK $@'
+	$(Q)$(LINK) -o $@ $^ $(STORE_LIBS) $(E2B_LIBS) $(shell pkg-config --libs zlib)
 
 # Made anew each time: an archive keeps members whose source is gone.
 $(LIB): $(call objects,src/wire/*.c src/base/*.c)

@@ -44,28 +44,18 @@ static void wake(void *ctx, const char *key)
 	board_wake(w->board, board_key("session", key));
 }
 
-/* A text between quotes: one of its own would end it. */
-#define PLAIN 512
-static const char *plain(char out[PLAIN], const char *s)
-{
-	size_t len = strlen(s), n = len < PLAIN ? len : PLAIN - 1;
-	for (size_t i = 0; i < n; i++)
-		out[i] = (char)(s[i] == '"' ? '\'' : s[i]);
-	out[n] = '\0';
-	return out;
-}
-
 static void log_provider_call(void *ctx, const struct e2b_last *last, const struct err *err)
 {
 	const struct worker *w = ctx;
 	const struct call *c = w->call;
-	char user[PLAIN], text[PLAIN];
+	char user[LOG_PLAIN], text[LOG_PLAIN];
 	log_line(LOG_INFO,
 		 "request_id=%s user=\"%s\" session=%s sandbox=%s op=\"e2b %s\" status=%d ms=%.1f "
 		 "tries=%d%s%s%s",
-		 c ? c->request_id : "", c ? plain(user, c->caller.user) : "", c ? c->session : "",
-		 last->sandbox, last->what, last->status, (double)last->us / 1000, last->tries,
-		 err ? " error=\"" : "", err ? plain(text, err->text) : "", err ? "\"" : "");
+		 c ? c->request_id : "", c ? log_plain(user, c->caller.user) : "",
+		 c ? c->session : "", last->sandbox, last->what, last->status,
+		 (double)last->us / 1000, last->tries, err ? " error=\"" : "",
+		 err ? log_plain(text, err->text) : "", err ? "\"" : "");
 }
 
 static void close_worker(void *worker)
@@ -94,12 +84,7 @@ static void *open_worker(void *ctx, struct board *board, struct slot *slot, stru
 			      .board = board,
 			      .slot = slot };
 	const struct store_config store = { .path = s->db, .slot = slot_number(board, slot) };
-	const struct e2b_config e2b = { .api_key = s->api_key,
-					.domain = s->domain,
-					.api_url = s->api_url,
-					.sandbox_url = s->sandbox_url,
-					.ca_file = s->ca_file,
-					.timeout_secs = (int)s->provider_timeout };
+	const struct e2b_config e2b = core_provider(s);
 	if (store_open(&w->core.store, &store, err) < 0 || e2b_new(&w->core.e2b, &e2b, err) < 0) {
 		close_worker(w);
 		return NULL;
@@ -215,7 +200,7 @@ static enum log_level level_of(const struct call *c)
 static void note(struct call *c)
 {
 	struct err err = { 0 };
-	char user[PLAIN], text[PLAIN];
+	char user[LOG_PLAIN], text[LOG_PLAIN];
 	const struct audit_entry entry = { .request_id = c->request_id,
 					   .user = c->caller.user,
 					   .action = c->route ? c->route->name : "",
@@ -228,10 +213,10 @@ static void note(struct call *c)
 	log_line(
 		level_of(c),
 		"request_id=%s user=\"%s\" session=%s sandbox=%s op=%s status=%d ms=%.1f%s%s%s%s%s",
-		c->request_id, plain(user, c->caller.user), c->session, c->sandbox,
+		c->request_id, log_plain(user, c->caller.user), c->session, c->sandbox,
 		c->route ? c->route->name : "none", c->status,
 		(double)(clock_mono_us() - c->since) / 1000, c->code ? " code=" : "",
-		c->code ? c->code : "", c->inner[0] ? " error=\"" : "", plain(text, c->inner),
+		c->code ? c->code : "", c->inner[0] ? " error=\"" : "", log_plain(text, c->inner),
 		c->inner[0] ? "\"" : "");
 }
 

@@ -21,6 +21,11 @@ int64_t clock_real_us(void)
 	return now(CLOCK_REALTIME);
 }
 
+int64_t clock_boot_us(void)
+{
+	return now(CLOCK_BOOTTIME);
+}
+
 static const char *show(char out[CLOCK_TEXT], int64_t real_us, const char *zone)
 {
 	int64_t secs = real_us / SECOND_US, us = real_us % SECOND_US;

@@ -41,6 +41,15 @@ void log_line(enum log_level level, const char *fmt, ...)
 	(void)done;
 }
 
+const char *log_plain(char out[LOG_PLAIN], const char *s)
+{
+	size_t len = strlen(s), n = len < LOG_PLAIN ? len : LOG_PLAIN - 1;
+	for (size_t i = 0; i < n; i++)
+		out[i] = (char)(s[i] == '"' ? '\'' : s[i]);
+	out[n] = '\0';
+	return out;
+}
+
 int log_set_level(const char *name)
 {
 	for (int i = LOG_ERROR; i <= LOG_DEBUG; i++) {

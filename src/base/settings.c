@@ -2,10 +2,12 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define FILE_MAX (256u << 10)
 #define NO_LIMIT INT64_MAX
@@ -61,6 +63,12 @@ static const struct row {
 	  "limit of one call to E2B" },
 	{ "SANDGATE_DRAIN_SECS", NUMBER, AT(drain), "30", 0, 3600, NULL,
 	  "running executions may take this long when the gateway stops" },
+	{ "SANDGATE_ORPHAN_GRACE_SECS", NUMBER, AT(orphan_grace), "120", 0, DAY, NULL,
+	  "a sandbox with our labels that nobody knows is killed after this" },
+	{ "SANDGATE_EVENTS_MAX_AGE_SECS", NUMBER, AT(events_max_age), "604800", 60, 365 * DAY, NULL,
+	  "an execution's event log is deleted after this" },
+	{ "SANDGATE_EVENTS_MAX_BYTES", NUMBER, AT(events_max), "4294967296", MIB, NO_LIMIT, NULL,
+	  "of all event logs; the oldest are deleted" },
 	{ "SANDGATE_INIT_ENVS", TEXT, AT(init_envs), NULL, 0, 0, NULL,
 	  "NAME=value pairs, separated by commas, for every new sandbox (not used yet)" },
 	{ "SANDGATE_INIT_PACKAGES", TEXT, AT(init_packages), NULL, 0, 0, NULL,
@@ -74,8 +82,8 @@ static const struct row {
 	  "folder of the database and the event logs" },
 	{ "SANDGATE_SOCKET_GROUP", TEXT, AT(socket_group), NULL, 0, 0, NULL,
 	  "group that may connect to the sockets: nginx's" },
-	{ "SANDGATE_INSTANCE", TEXT, AT(instance), "default", 0, 0, NULL,
-	  "name of this gateway in the labels of its sandboxes" },
+	{ "SANDGATE_INSTANCE", TEXT, AT(instance), NULL, 0, 0, NULL,
+	  "name of this gateway in the labels of its sandboxes; unset: the machine's name" },
 	{ "SANDGATE_ENVIRONMENT", TEXT, AT(environment), "production", 0, 0, NULL,
 	  "name of the environment in the labels of its sandboxes" },
 	{ "SANDGATE_LOG_LEVEL", CHOICE, AT(log_level), "info", 0, 0, "error|warn|info|debug",
@@ -209,6 +217,19 @@ static void strip_domain(struct settings *s)
 	s->domain[strcspn(s->domain, "/")] = '\0';
 }
 
+/* Two gateways with one name would take each other's sandboxes for orphans of their own. */
+static int name_instance(struct settings *s, struct err *err)
+{
+	char name[HOST_NAME_MAX + 1] = "";
+	if (s->instance)
+		return 0;
+	if (gethostname(name, sizeof name - 1) < 0 || !*name)
+		return err_set(err, ERR_INVALID,
+			       "this machine has no name: set SANDGATE_INSTANCE to one");
+	s->instance = strdup(name);
+	return s->instance ? 0 : err_set(err, ERR_INTERNAL, "no memory");
+}
+
 static int check(struct settings *s, struct err *err)
 {
 	strip_domain(s);
@@ -218,6 +239,8 @@ static int check(struct settings *s, struct err *err)
 		return err_set(err, ERR_INVALID, "E2B_DOMAIN is empty");
 	if (!s->state_dir)
 		return err_set(err, ERR_INVALID, "SANDGATE_STATE_DIR is empty");
+	if (name_instance(s, err) < 0)
+		return -1;
 	if (!s->db) {
 		size_t n = strlen(s->state_dir) + sizeof "/sandgate.db";
 		s->db = malloc(n);

@@ -22,6 +22,8 @@ struct settings {
 	int64_t exec_workers, quick_workers;
 	int64_t output_max, error_max, upload_max; /* bytes */
 	int64_t provider_timeout, drain;           /* seconds */
+	int64_t orphan_grace, events_max_age;      /* seconds */
+	int64_t events_max;                        /* bytes */
 	char *init_envs, *init_packages, *command_allow;
 	char *db, *state_dir, *socket_group, *instance, *environment, *log_level;
 };

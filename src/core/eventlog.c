@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -158,6 +157,20 @@ int eventlog_remove(const char *dir, const char *id, struct err *err)
 			rc = err_errno(err, "%s", path);
 	}
 	return rc;
+}
+
+bool eventlog_is_part(const char *file, char *id, size_t size)
+{
+	const char *dot = strrchr(file, '.');
+	if (!dot || strncmp(file, "x_", 2) != 0 || (size_t)(dot - file) >= size)
+		return false;
+	for (int i = 0; i < PARTS; i++) {
+		if (strcmp(dot + 1, suffixes[i]) != 0)
+			continue;
+		snprintf(id, size, "%.*s", (int)(dot - file), file);
+		return true;
+	}
+	return false;
 }
 
 /* ---- reading ---- */

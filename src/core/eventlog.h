@@ -5,6 +5,7 @@
 #ifndef CORE_EVENTLOG_H
 #define CORE_EVENTLOG_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -37,6 +38,9 @@ int eventlog_add(struct eventlog *l, enum event_type type, const void *p, size_t
 
 /* Remove an execution's files; what is not there is fine. */
 int eventlog_remove(const char *dir, const char *id, struct err *err);
+
+/* Whether a file of this name is part of an event log; then id is whose. */
+bool eventlog_is_part(const char *file, char *id, size_t size);
 
 /* ---- reading ---- */
 

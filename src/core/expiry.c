@@ -22,6 +22,14 @@ bool expiry_is_over(struct core *c, const struct sandbox_row *row)
 	return lease_live(c->store, row->id, &leased, &ignored) == 0 && !leased;
 }
 
+enum end_reason expiry_reason(const struct sandbox_row *row)
+{
+	int64_t now = clock_real_us();
+	if (now >= row->lifetime_at)
+		return END_EXPIRED_LIFETIME;
+	return now >= row->expires_at ? END_EXPIRED_IDLE : END_KILLED_BY_PROVIDER;
+}
+
 int expiry_end(struct core *c, struct sandbox_row *row, bool *gone, struct err *err)
 {
 	struct err later; /* the kill is retried by cleanup */

@@ -8,6 +8,9 @@
  * gone. A lease protects from the idle limit. */
 bool expiry_is_over(struct core *c, const struct sandbox_row *row);
 
+/* Why one that is gone may be gone: its limits have passed, or it was not us. */
+enum end_reason expiry_reason(const struct sandbox_row *row);
+
 /* End one that is over. *gone is false when it was used meanwhile and lives. */
 int expiry_end(struct core *c, struct sandbox_row *row, bool *gone, struct err *err);
 

@@ -53,7 +53,7 @@ static int create(struct core *c, const struct session *want, const struct sandb
 	for (size_t i = 0; i < n; i++)
 		labels[i] = want->metadata[i];
 	labels[n++] = (struct e2b_pair){ LABEL_NONCE, row->nonce };
-	labels[n++] = (struct e2b_pair){ LABEL_INSTANCE, s->instance ? s->instance : "" };
+	labels[n++] = (struct e2b_pair){ LABEL_INSTANCE, s->instance };
 	labels[n++] = (struct e2b_pair){ LABEL_ENVIRONMENT, s->environment ? s->environment : "" };
 	const struct e2b_create what = {
 		.template_id = row->template,

@@ -80,7 +80,7 @@ static int on_tick(void *ctx, unsigned ready)
 	record_tick(&r->record, now);
 	if (now - r->renewed >= LEASE_RENEW_US) {
 		r->renewed = now;
-		lease_renew(r->c->store, r->out->id, &ignored);
+		lease_renew(r->c->store, r->out->id, r->req->row->id, &ignored);
 		deadman_renew(r->c, r->req->row, running_needs(r), &ignored);
 	}
 	if (woken || now - r->looked >= LOOK_US) {

@@ -49,6 +49,38 @@ struct e2b_wait core_patience(const struct core *c)
 						      c->settings->provider_timeout * SECOND_US };
 }
 
+struct e2b_config core_provider(const struct settings *s)
+{
+	return (struct e2b_config){ .api_key = s->api_key,
+				    .domain = s->domain,
+				    .api_url = s->api_url,
+				    .sandbox_url = s->sandbox_url,
+				    .ca_file = s->ca_file,
+				    .timeout_secs = (int)s->provider_timeout };
+}
+
+/* Who waits in another process looks again by itself within a second. */
+static void wake_nobody(void *ctx, const char *key)
+{
+	(void)ctx;
+	(void)key;
+}
+
+static int sleep_never(void *ctx, const char *key, int ms)
+{
+	(void)ctx;
+	(void)key;
+	(void)ms;
+	return -1;
+}
+
+struct core core_of_tool(const struct settings *s, struct store *store, struct e2b *e2b)
+{
+	return (struct core){
+		.settings = s, .store = store, .e2b = e2b, .sleep = sleep_never, .wake = wake_nobody
+	};
+}
+
 /* ---- making one ---- */
 
 static const char *template_of(const struct core *c, enum sandbox_type type)
@@ -198,31 +230,33 @@ int session_stop(struct core *c, const char *owner, const char *id, struct err *
 	}
 }
 
-/* Why it may be gone: its limits passed, or it was not us. */
-static enum end_reason likely_reason(const struct sandbox_row *row)
+int session_exists(struct core *c, const struct sandbox_row *row, bool *there, bool *paused,
+		   struct err *err)
 {
-	int64_t now = clock_real_us();
-	if (now >= row->lifetime_at)
-		return END_EXPIRED_LIFETIME;
-	return now >= row->expires_at ? END_EXPIRED_IDLE : END_KILLED_BY_PROVIDER;
+	const struct e2b_wait wait = core_patience(c);
+	struct e2b_info info;
+	if (e2b_get(c->e2b, row->sandbox_id, &info, &wait, err) < 0) {
+		*there = false;
+		return err->code == ERR_NOT_FOUND ? 0 : -1;
+	}
+	*there = true;
+	if (paused)
+		*paused = info.paused;
+	e2b_info_free(&info);
+	return 0;
 }
 
 int session_check(struct core *c, struct sandbox_row *row, bool *lost, struct err *err)
 {
 	const struct e2b_wait wait = core_patience(c);
-	struct e2b_info info;
 	struct e2b_sandbox again;
-	if (e2b_get(c->e2b, row->sandbox_id, &info, &wait, err) < 0) {
-		if (err->code != ERR_NOT_FOUND)
-			return -1;
-		int rc = sandbox_lost(c->store, row->id, likely_reason(row), err);
-		if (rc < 0 && err->code != ERR_CONFLICT)
-			return -1;
+	bool there, paused = false;
+	if (session_exists(c, row, &there, &paused, err) < 0)
+		return -1;
+	if (!there) {
 		*lost = true;
-		return 0;
+		return sandbox_lost(c->store, row->id, expiry_reason(row), err);
 	}
-	bool paused = info.paused;
-	e2b_info_free(&info);
 	int64_t left = deadman_lifetime_left(row, clock_real_us());
 	if (sandbox_get(c->store, row->id, row, err) < 0)
 		return -1;

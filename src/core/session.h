@@ -29,6 +29,12 @@ struct core {
 	void *ctx;
 };
 
+/* How the settings say that the provider is reached. */
+struct e2b_config core_provider(const struct settings *s);
+
+/* For a program that serves nobody: it wakes no one and gives up instead of sleeping. */
+struct core core_of_tool(const struct settings *s, struct store *store, struct e2b *e2b);
+
 /* A wait as long as one call to the provider may take. */
 struct e2b_wait core_patience(const struct core *c);
 
@@ -66,6 +72,10 @@ int session_stop(struct core *c, const char *owner, const char *id, struct err *
  */
 int session_end(struct core *c, struct sandbox_row *row, enum end_reason reason, bool *killed,
 		struct err *err);
+
+/* Ask the provider whether it has the sandbox; then *paused (NULL is fine) is set, too. */
+int session_exists(struct core *c, const struct sandbox_row *row, bool *there, bool *paused,
+		   struct err *err);
 
 /* The sandbox did not answer as one that lives. Ask the provider: *lost, and then it is recorded,
  * or it is alive (again: a paused one is resumed) and *row is up to date. */

@@ -176,7 +176,7 @@ static void keep(struct upload *u)
 	if (now - u->renewed < LEASE_RENEW_US)
 		return;
 	u->renewed = now;
-	lease_renew(u->c->store, u->lease, &ignored);
+	lease_renew(u->c->store, u->lease, u->row.id, &ignored);
 	deadman_renew(u->c, &u->row, 0, &ignored);
 }
 

@@ -40,45 +40,16 @@ int ctl_store(struct ctl *ctl)
 	return store_open(&ctl->store, &config, &err) < 0 ? ctl_fail(&err) : CTL_OK;
 }
 
-/* Who waits in another process looks again by itself within a second. */
-static void wake_nobody(void *ctx, const char *key)
-{
-	(void)ctx;
-	(void)key;
-}
-
-static int sleep_never(void *ctx, const char *key, int ms)
-{
-	(void)ctx;
-	(void)key;
-	(void)ms;
-	return -1;
-}
-
 int ctl_core(struct ctl *ctl, struct core *out)
 {
 	struct err err;
-	const struct settings *s = &ctl->settings;
 	int status = ctl_store(ctl);
 	if (status != CTL_OK)
 		return status;
-	const struct e2b_config config = {
-		.api_key = s->api_key,
-		.domain = s->domain,
-		.api_url = s->api_url,
-		.sandbox_url = s->sandbox_url,
-		.ca_file = s->ca_file,
-		.timeout_secs = (int)s->provider_timeout,
-	};
+	const struct e2b_config config = core_provider(&ctl->settings);
 	if (!ctl->e2b && e2b_new(&ctl->e2b, &config, &err) < 0)
 		return ctl_fail(&err);
-	*out = (struct core){
-		.settings = s,
-		.store = ctl->store,
-		.e2b = ctl->e2b,
-		.sleep = sleep_never,
-		.wake = wake_nobody,
-	};
+	*out = core_of_tool(&ctl->settings, ctl->store, ctl->e2b);
 	return CTL_OK;
 }
 

@@ -11,8 +11,6 @@
 #include "ctl/ctl.h"
 #include "ctl/sheet.h"
 
-#define PAGE 64
-
 /* ---- list ---- */
 
 static const struct sheet_column columns[] = {
@@ -50,25 +48,24 @@ static int print_row(struct sheet *sheet, const struct sandbox_row *row, struct 
 	return sheet_row(sheet, cells, err);
 }
 
+struct printing {
+	const struct listing *listing;
+	struct sheet *sheet;
+};
+
+static int print_wanted(void *ctx, struct sandbox_row *row, struct err *err)
+{
+	const struct printing *p = ctx;
+	const char *user = p->listing->user;
+	return user && strcmp(user, row->owner) != 0 ? 0 : print_row(p->sheet, row, err);
+}
+
 static int print_set(const struct listing *l, enum sandbox_set set, struct sheet *sheet,
 		     struct err *err)
 {
-	struct sandbox_query query = { .set = set, .owner = l->user };
-	_free_ struct sandbox_row *rows = calloc(PAGE, sizeof *rows);
-	if (!rows)
-		return err_set(err, ERR_INTERNAL, "no memory");
-	for (size_t n = PAGE; n == PAGE;) {
-		if (sandbox_list(l->store, &query, rows, PAGE, &n, err) < 0)
-			return -1;
-		for (size_t i = 0; i < n; i++) {
-			query.before = rows[i].id;
-			if (l->user && strcmp(l->user, rows[i].owner) != 0)
-				continue;
-			if (print_row(sheet, &rows[i], err) < 0)
-				return -1;
-		}
-	}
-	return 0;
+	const struct sandbox_query query = { .set = set, .owner = l->user };
+	struct printing printing = { l, sheet };
+	return sandbox_each(l->store, query, print_wanted, &printing, err);
 }
 
 /* One whose kill is not confirmed may still run and cost money: an operator sees it as well. */

@@ -30,6 +30,9 @@ struct claim {
 int sandbox_claim(struct store *s, const struct claim *want, struct sandbox_row *row,
 		  enum claim_result *how, struct err *err);
 
+/* Of one that is starting: its maker lives and has time left. */
+bool sandbox_claim_holds(const struct sandbox_row *row);
+
 /* What the provider said of a new sandbox. */
 struct sandbox_facts {
 	const char *sandbox_id;    /* the provider's */

@@ -85,7 +85,6 @@ int word_find(const char *const words[], size_t n, const char *word);
 /* Of sandboxes.c, for claims.c. SQL_SANDBOX_...; *there is false when nothing was found. */
 int sandbox_read_one(struct store *s, enum sql id, struct args args, struct sandbox_row *out,
 		     bool *there, struct err *err);
-bool sandbox_claim_holds(const struct sandbox_row *row); /* its maker lives and has time left */
 
 /* Of sandboxes.c, for executions.c: a touch that is written at all events. */
 int sandbox_touch_now(struct store *s, int64_t id, int64_t idle_us, struct err *err);

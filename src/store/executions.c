@@ -101,6 +101,11 @@ int execution_began_since(struct store *s, int64_t sandbox, const char *except, 
 	return is_there(s, SQL_EXECUTION_BEGAN_SINCE, args, began, err);
 }
 
+int execution_unfinished(struct store *s, const char *id, bool *unfinished, struct err *err)
+{
+	return is_there(s, SQL_EXECUTION_IS_UNFINISHED, ARGS(NAME(id)), unfinished, err);
+}
+
 static int finish_row(struct store *s, const struct execution_end *end, int64_t *sandbox,
 		      struct err *err)
 {

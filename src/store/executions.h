@@ -103,6 +103,9 @@ int execution_repeated(struct store *s, const char *owner, const char *session_i
 int execution_list(struct store *s, const char *owner, const char *session_id, int64_t before,
 		   struct execution_row *rows, size_t max, size_t *n, struct err *err);
 
+/* Whether there is such an execution that has not ended, whosever it is. */
+int execution_unfinished(struct store *s, const char *id, bool *unfinished, struct err *err);
+
 /* What dead processes left unfinished becomes completion_unknown; *n counts them. */
 int execution_end_dead(struct store *s, size_t *n, struct err *err);
 

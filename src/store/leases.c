@@ -10,7 +10,7 @@ int lease_take(struct store *s, const char *id, int64_t sandbox, struct err *err
 			 "the sandbox is not running", err);
 }
 
-int lease_renew(struct store *s, const char *id, struct err *err)
+int lease_renew(struct store *s, const char *id, int64_t sandbox, struct err *err)
 {
 	int changed;
 	if (db_write(s, SQL_LEASE_RENEW,
@@ -18,7 +18,7 @@ int lease_renew(struct store *s, const char *id, struct err *err)
 			  NUMBER(clock_real_us() + LEASE_US)),
 		     &changed, err) < 0)
 		return -1;
-	return changed ? 0 : err_set(err, ERR_NOT_FOUND, "there is no lease '%.64s'", id);
+	return changed ? 0 : lease_take(s, id, sandbox, err);
 }
 
 int lease_release(struct store *s, const char *id, struct err *err)

@@ -14,8 +14,9 @@
  * ERR_EXISTS when there is such a lease already. */
 int lease_take(struct store *s, const char *id, int64_t sandbox, struct err *err);
 
-/* ERR_NOT_FOUND when this process has no such lease: it was released, or pruned as dead. */
-int lease_renew(struct store *s, const char *id, struct err *err);
+/* It lasts anew from now. One that was pruned meanwhile, because the clock was set or this process
+ * was stopped for a while, is taken again. */
+int lease_renew(struct store *s, const char *id, int64_t sandbox, struct err *err);
 
 int lease_release(struct store *s, const char *id, struct err *err); /* again is no error */
 

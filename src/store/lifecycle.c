@@ -1,5 +1,6 @@
 /* The changes of a sandbox that has started, up to its end. */
 #include "base/clock.h"
+#include "store/claims.h"
 #include "store/db.h"
 #include "store/leases.h"
 

@@ -9,18 +9,21 @@
 #include "base/clock.h"
 #include "store/db.h"
 
-extern const char migration_001[];
+/* The text of a file, and the NUL behind it, under a name of C. */
+#define EMBED(name, file)                                                                          \
+	extern const char name[];                                                                  \
+	__asm__(".section .rodata\n"                                                               \
+		".type " #name ", @object\n" #name ":\n"                                           \
+		".incbin \"" file "\"\n"                                                           \
+		".byte 0\n"                                                                        \
+		".size " #name ", . - " #name "\n"                                                 \
+		".previous\n")
 
-__asm__(".section .rodata\n"
-	".type migration_001, @object\n"
-	"migration_001:\n"
-	".incbin \"sql/001_init.sql\"\n"
-	".byte 0\n"
-	".size migration_001, . - migration_001\n"
-	".previous\n");
+EMBED(migration_001, "sql/001_init.sql");
+EMBED(migration_002, "sql/002_cleanup.sql");
 
 /* migrations[n] makes version n + 1. Released ones never change. */
-static const char *const migrations[] = { migration_001 };
+static const char *const migrations[] = { migration_001, migration_002 };
 
 #define APPLICATION_ID 0x53414e44 /* "SAND": says that the file is ours */
 

@@ -162,6 +162,26 @@ int sandbox_list(struct store *s, const struct sandbox_query *query, struct sand
 	return 0;
 }
 
+#define PAGE 64
+
+int sandbox_each(struct store *s, struct sandbox_query query, sandbox_fn *fn, void *ctx,
+		 struct err *err)
+{
+	_free_ struct sandbox_row *rows = calloc(PAGE, sizeof *rows);
+	if (!rows)
+		return err_set(err, ERR_INTERNAL, "no memory");
+	for (size_t n = PAGE; n == PAGE;) {
+		if (sandbox_list(s, &query, rows, PAGE, &n, err) < 0)
+			return -1;
+		for (size_t i = 0; i < n; i++) {
+			query.before = rows[i].id;
+			if (fn(ctx, &rows[i], err) < 0)
+				return -1;
+		}
+	}
+	return 0;
+}
+
 int sandbox_count(struct store *s, const char *owner, struct sandbox_counts *out, struct err *err)
 {
 	_query_ sqlite3_stmt *st = NULL;

@@ -103,6 +103,12 @@ struct sandbox_query {
 int sandbox_list(struct store *s, const struct sandbox_query *query, struct sandbox_row *rows,
 		 size_t max, size_t *n, struct err *err);
 
+/* One after the other, newest first, read in pages: fn may change rows. -1 of fn ends it, with the
+ * *err that fn has set. */
+typedef int sandbox_fn(void *ctx, struct sandbox_row *row, struct err *err);
+int sandbox_each(struct store *s, struct sandbox_query query, sandbox_fn *fn, void *ctx,
+		 struct err *err);
+
 struct sandbox_counts {
 	int64_t of[SANDBOX_ENDED]; /* by status; ended ones are not counted */
 };

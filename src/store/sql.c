@@ -119,6 +119,7 @@ const char *const sql_text[SQL_COUNT] = {
 		"ELSE 'running' END, ?4, ?5, ?6, ?7, ?8, ?9 "
 		"FROM sandboxes WHERE id = ?2 AND status = 'running'",
 	[SQL_EXECUTION_IS_QUEUED] = "SELECT state = 'queued' FROM executions WHERE id = ?1",
+	[SQL_EXECUTION_IS_UNFINISHED] = "SELECT 1 FROM executions WHERE id = ?1 AND " UNFINISHED,
 	[SQL_EXECUTION_STARTED] = "UPDATE executions SET state = 'running', started_at = ?2 "
 				  "WHERE id = ?1 AND " UNFINISHED,
 	[SQL_EXECUTION_BEGAN_SINCE] =
@@ -151,4 +152,13 @@ const char *const sql_text[SQL_COUNT] = {
 
 	[SQL_AUDIT_APPEND] = "INSERT INTO audit (at, request_id, user, action, target, outcome) "
 			     "VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+
+	[SQL_CLOCK_MARK_READ] = "SELECT boot_id, boot, real FROM clock_mark",
+	[SQL_CLOCK_MARK_WRITE] = "INSERT OR REPLACE INTO clock_mark (only, boot_id, boot, real) "
+				 "VALUES (1, ?1, ?2, ?3)",
+	[SQL_ORPHAN_SEEN] = "INSERT INTO orphans (sandbox_id, first_seen, pass) "
+			    "VALUES (?1, ?2, ?2) "
+			    "ON CONFLICT (sandbox_id) DO UPDATE SET pass = excluded.pass",
+	[SQL_ORPHAN_FIND] = "SELECT first_seen FROM orphans WHERE sandbox_id = ?1",
+	[SQL_ORPHAN_FORGET_OTHERS] = "DELETE FROM orphans WHERE pass <> ?1",
 };

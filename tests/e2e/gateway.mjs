@@ -12,6 +12,7 @@ import { BUILD, KEY, commandLine, open, request, startEngine, tempFolder, until,
 export const TOP = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..');
 const SANDGATE = path.join(BUILD, 'sandgate');
 const CTL = path.join(BUILD, 'sandgatectl');
+const CLEANUP = path.join(BUILD, 'sandgate-cleanup');
 export const NGINX = ['/usr/sbin/nginx', '/usr/bin/nginx', '/usr/local/sbin/nginx'].find((p) => fs.existsSync(p)) ?? 'nginx';
 const run = promisify(execFile);
 
@@ -34,6 +35,13 @@ const settingsText = (settings) =>
   Object.entries(settings)
     .map(([k, v]) => `${k}=${v}\n`)
     .join('');
+
+/** The log lines of a program as objects. */
+export const logLines = (text) =>
+  text
+    .split('\n')
+    .filter((l) => l.startsWith('time='))
+    .map((l) => Object.fromEntries([...l.matchAll(/(\w+)=(?:"([^"]*)"|(\S*))/g)].map((m) => [m[1], m[2] ?? m[3]])));
 
 /** A child process whose stderr is kept, and whose end is a promise. out: a file for stdout. */
 export class Child {
@@ -59,6 +67,10 @@ export class Child {
   async line(pattern, what) {
     await until(() => this.end || pattern.test(this.#text), { deadline: 60_000, what });
     if (!pattern.test(this.#text)) throw new Error(`${what}: it ended: ${JSON.stringify(this.end)}\n${this.#text}`);
+  }
+
+  killAll() {
+    this.process.kill('SIGKILL');
   }
 
   async stop(signal = 'SIGTERM', deadline = 60_000) {
@@ -182,6 +194,19 @@ class Gateway {
     return run(CTL, ['-c', this.config, ...args], { timeout: 60_000 });
   }
 
+  /** sandgate-cleanup with this gateway's settings, not waited for; output is stdout's file. */
+  startCleanup(args = [], { env = {}, out } = {}) {
+    return new Child(CLEANUP, ['-c', this.config, ...args], { out, env: { PATH: process.env.PATH, ...env } });
+  }
+
+  /** One pass: { code, signal, text, summary }, the last with the fields of its last line. */
+  async cleanup(args, options) {
+    const child = this.startCleanup(args, options);
+    running.add(child);
+    const end = await within(120_000, child.exited, 'the pass').finally(() => running.delete(child));
+    return { ...end, text: child.text, summary: logLines(child.text).findLast((l) => l.op === 'cleanup') ?? {} };
+  }
+
   /** A call through nginx. token: null sends none. */
   async call(method, target, { token, headers, ...rest } = {}) {
     const bearer = token === undefined ? await this.token() : token;
@@ -211,10 +236,7 @@ class Gateway {
 
   /** The gateway's log lines as objects. */
   log() {
-    return this.server.text
-      .split('\n')
-      .filter((l) => l.startsWith('time='))
-      .map((l) => Object.fromEntries([...l.matchAll(/(\w+)=(?:"([^"]*)"|(\S*))/g)].map((m) => [m[1], m[2] ?? m[3]])));
+    return logLines(this.server.text);
   }
 
   /** Ids of the sandboxes that the provider has. */

@@ -83,7 +83,7 @@ describe('on this machine', SUITE, () => {
       assert.equal((await call(place, 'status', bob)).text.trim(), 'null', "bob's s1 is another one");
       assert.match((await ctl('list')).stdout, /\bdemo\b/);
 
-      assert.match((await local('down', place)).stdout, /nginx stopped\n.*gateway stopped\n.*engine stopped/);
+      assert.match((await local('down', place)).stdout, /cleanup stopped\n.*nginx stopped\n.*gateway stopped\n.*engine stopped/);
       assert.deepEqual(processesIn(place), []);
       await assert.rejects(request(`${numeric(url)}/healthz`, { deadline: 5_000 }));
       assert.match((await local('down', place)).stdout, /nothing is running/);
@@ -95,12 +95,15 @@ describe('on this machine', SUITE, () => {
       assert.deepEqual(['token', 'admin-token', 'engine-key'].map((file) => read(place, file)), kept, 'secrets stay');
       assert.equal((await call(place, 'status', bob)).status, 200, 'so does the database');
       assert.match((await ctl('config')).stdout, /^SANDGATE_MAX_SANDBOXES_PER_USER=2$/m, 'and what the user has added');
+      // The sandboxes went with their engine, and the first pass of the cleanup finds that out.
+      await until(async () => (await call(place, 'status')).text.trim() === 'null', { deadline: 30_000, what: 'a pass' });
+      assert.match(read(place, 'cleanup.log'), /op=lose .*reason=killed_by_provider/);
     }));
 
   test('nothing that listens or serves is root', { skip: !ROOT && 'needs root' }, () =>
     inFolder(async (place) => {
       await local('up', place);
-      for (const name of ['gateway', 'nginx']) {
+      for (const name of ['gateway', 'nginx', 'cleanup']) {
         const status = read('/proc', read(place, `${name}.pid`).split(' ')[0], 'status');
         assert.match(status, /^Uid:\t299999\t299999\t299999\t299999$/m, name);
         assert.match(status, /^Groups:\t\s*$/m, name);

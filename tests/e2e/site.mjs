@@ -336,7 +336,6 @@ class Site {
     for (const session of this.#sessions.values()) session.destroy();
     if (!running.delete(this.nginx)) return;
     assert.deepEqual(await this.nginx.stop('SIGTERM'), { code: 0, signal: null }, this.nginx.text.slice(-4000));
-fs.appendFileSync('/tmp/site.err', this.nginx.text);
     assert.doesNotMatch(this.nginx.text, /\[(alert|emerg)\]/);
   }
 

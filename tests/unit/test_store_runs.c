@@ -25,11 +25,17 @@ static void a_lease_lives_as_its_process_and_its_time(void **state)
 	assert_true(live(p, row.id));
 	shell_run(p, "UPDATE leases SET until = 1000");
 	assert_false(live(p, row.id));
-	assert_ok(lease_renew(p->s, "x_1", &err));
+	assert_ok(lease_renew(p->s, "x_1", row.id, &err));
+	assert_true(live(p, row.id));
+	/* Pruned under one that lives, after the clock was set: it protects again. */
+	shell_run(p, "UPDATE leases SET until = 1000");
+	assert_ok(lease_prune(p->s, &err));
+	assert_false(live(p, row.id));
+	assert_ok(lease_renew(p->s, "x_1", row.id, &err));
 	assert_true(live(p, row.id));
 	shell_run(p, "UPDATE leases SET start = start + 1");
 	assert_false(live(p, row.id));
-	assert_err(lease_renew(p->s, "x_1", &err), ERR_NOT_FOUND, "x_1");
+	assert_err(lease_renew(p->s, "x_1", row.id, &err), ERR_EXISTS, "");
 
 	/* Pruning takes the dead process's and the late one, and leaves the good one. */
 	assert_ok(lease_take(p->s, "x_2", row.id, &err));
