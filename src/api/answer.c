@@ -22,14 +22,18 @@ static const struct {
 				      0 },
 	[UNAUTHORIZED] = { 401, "unauthorized", "Unauthorized", 0 },
 	[FORBIDDEN] = { 403, "forbidden", "Forbidden", 0 },
+	[COMMAND_NOT_ALLOWED] = { 403, "command_not_allowed", "Command not allowed", 0 },
 	[SANDBOX_NOT_FOUND] = { 404, "sandbox_not_found", "Sandbox not found", 0 },
 	[FILE_NOT_FOUND] = { 404, "file_not_found", "File not found", 0 },
+	[EXECUTION_NOT_FOUND] = { 404, "execution_not_found", "Execution not found", 0 },
+	[CONTEXT_NOT_FOUND] = { 404, "context_not_found", "Context not found", 0 },
 	[NO_SUCH_ROUTE] = { 404, "no_such_route", "No such route", 0 },
 	[METHOD_NOT_ALLOWED] = { 405, "method_not_allowed", "Method not allowed", 0 },
 	[EXECUTION_TIMEOUT] = { 408, "execution_timeout", "Timeout", 0 },
 	[CONFLICT] = { 409, "conflict", "Conflict", 0 },
 	[SANDBOX_STOPPED] = { 409, "sandbox_stopped", "Sandbox stopped", 0 },
 	[SANDBOX_EXPIRED] = { 409, "sandbox_expired", "Sandbox expired", 0 },
+	[CANCELLED] = { 409, "cancelled", "Cancelled", 0 },
 	[NO_INTERPRETER] = { 409, "no_interpreter", "No interpreter", 0 },
 	[TOO_LARGE] = { 413, "too_large", "Too large", 0 },
 	[UNSUPPORTED_MEDIA_TYPE] = { 415, "unsupported_media_type", "Unsupported media type", 0 },
@@ -76,21 +80,39 @@ void answer_json(struct call *c, int status, struct json_object *o)
 	json_object_put(o);
 }
 
-static void send_problem(struct call *c, enum problem problem, struct json_object *more,
-			 const char *detail)
+struct json_object *problem_object(struct call *c, enum problem problem, struct json_object *more,
+				   const char *detail)
 {
 	struct json_object *o = more ? more : json_object_new_object();
-	char text[1024], secs[16];
+	char text[1024];
 	snprintf(text, sizeof text, "%s%s%s", problems[problem].begins, *detail ? ": " : "",
 		 detail);
 	json_object_object_add(o, "detail", json_object_new_string(text));
 	json_object_object_add(o, "code", json_object_new_string(problems[problem].code));
 	json_object_object_add(o, "request_id", json_object_new_string(c->request_id));
 	c->code = problems[problem].code;
-	if (problems[problem].retry_after_secs) {
-		snprintf(secs, sizeof secs, "%d", problems[problem].retry_after_secs);
-		web_header(c->web, "Retry-After", secs);
-	}
+	return o;
+}
+
+int problem_status(enum problem problem)
+{
+	return problems[problem].status;
+}
+
+void answer_retry_after(struct call *c, enum problem problem)
+{
+	char secs[16];
+	if (!problems[problem].retry_after_secs)
+		return;
+	snprintf(secs, sizeof secs, "%d", problems[problem].retry_after_secs);
+	web_header(c->web, "Retry-After", secs);
+}
+
+static void send_problem(struct call *c, enum problem problem, struct json_object *more,
+			 const char *detail)
+{
+	struct json_object *o = problem_object(c, problem, more, detail);
+	answer_retry_after(c, problem);
 	if (problem == UNAUTHORIZED)
 		web_header(c->web, "WWW-Authenticate", "Bearer realm=\"sandgate\"");
 	answer_json(c, problems[problem].status, o);
@@ -158,13 +180,18 @@ static enum problem of_ours(enum err_code code)
 	}
 }
 
+enum problem problem_of(const struct err *err)
+{
+	return err->remote ? of_provider(err->code) : of_ours(err->code);
+}
+
 void answer_err(struct call *c, const struct err *err)
 {
 	if (err->code == ERR_ABANDONED) {
 		answer_nobody(c);
 		return;
 	}
-	enum problem problem = err->remote ? of_provider(err->code) : of_ours(err->code);
+	enum problem problem = problem_of(err);
 	bool callers = problems[problem].status < 500 && !err->remote;
 	snprintf(c->inner, sizeof c->inner, "%s", err->text);
 	answer_problem(c, problem, "%s", callers ? err->text : "");

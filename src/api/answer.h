@@ -14,14 +14,18 @@ enum problem {
 	TEMPLATE_NOT_CONFIGURED,
 	UNAUTHORIZED,
 	FORBIDDEN,
+	COMMAND_NOT_ALLOWED,
 	SANDBOX_NOT_FOUND,
 	FILE_NOT_FOUND,
+	EXECUTION_NOT_FOUND,
+	CONTEXT_NOT_FOUND,
 	NO_SUCH_ROUTE,
 	METHOD_NOT_ALLOWED,
 	EXECUTION_TIMEOUT,
 	CONFLICT,
 	SANDBOX_STOPPED,
 	SANDBOX_EXPIRED,
+	CANCELLED,
 	NO_INTERPRETER,
 	TOO_LARGE,
 	UNSUPPORTED_MEDIA_TYPE,
@@ -50,6 +54,14 @@ void answer_problem(struct call *c, enum problem problem, const char *fmt, ...)
 /* The same with the fields of another object, which is taken over. */
 void answer_problem_with(struct call *c, enum problem problem, struct json_object *more,
 			 const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
+/* For who sends it otherwise than as an answer: the object, its status, and which problem an error
+ * is. */
+struct json_object *problem_object(struct call *c, enum problem problem, struct json_object *more,
+				   const char *detail);
+int problem_status(enum problem problem);
+void answer_retry_after(struct call *c, enum problem problem); /* the header, where it has one */
+enum problem problem_of(const struct err *err);
 
 /* What an error means to the caller; its text is for the log where the fault is not the caller's.
  * Nobody is there to be answered after ERR_ABANDONED. */

@@ -96,6 +96,36 @@ int body_array(struct call *c, struct json_object *o, const char *key, struct js
 	return 0;
 }
 
+int body_number(struct call *c, struct json_object *o, const char *key, int64_t min, int64_t max,
+		int64_t *out, bool *there)
+{
+	struct json_object *v;
+	*there = json_object_object_get_ex(o, key, &v) && v;
+	if (!*there)
+		return 0;
+	/* json-c takes what does not fit for the nearest that does. */
+	int64_t n = json_object_is_type(v, json_type_int) ? json_object_get_int64(v) : 0;
+	if (!json_object_is_type(v, json_type_int) || n < min || n > max) {
+		answer_problem(c, BAD_REQUEST, "'%s' must be a whole number from %lld to %lld", key,
+			       (long long)min, (long long)max);
+		return -1;
+	}
+	*out = n;
+	return 0;
+}
+
+int body_bool(struct call *c, struct json_object *o, const char *key, bool *out)
+{
+	struct json_object *v;
+	*out = false;
+	if (!json_object_object_get_ex(o, key, &v) || !v)
+		return 0;
+	if (!json_object_is_type(v, json_type_boolean))
+		return ill_typed(c, key, "true or false");
+	*out = json_object_get_boolean(v);
+	return 0;
+}
+
 /* As a shell would have the name of a variable. */
 static bool is_name(const char *s)
 {

@@ -17,6 +17,13 @@ int body_text(struct call *c, struct json_object *o, const char *key, const char
 /* An array; NULL when it is absent or null. */
 int body_array(struct call *c, struct json_object *o, const char *key, struct json_object **out);
 
+/* A whole number from min to max; *there is false when it is absent or null. */
+int body_number(struct call *c, struct json_object *o, const char *key, int64_t min, int64_t max,
+		int64_t *out, bool *there);
+
+/* true or false; absent or null is false. */
+int body_bool(struct call *c, struct json_object *o, const char *key, bool *out);
+
 /* An object of names and texts, as pairs that live as long as o does; free(*out). */
 int body_pairs(struct call *c, struct json_object *o, const char *key, struct e2b_pair **out,
 	       size_t *n);

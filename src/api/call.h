@@ -36,6 +36,7 @@ struct call {
 	char request_id[REQUEST_ID_MAX + 1];
 	struct caller caller;
 	char session[STORE_NAME_MAX + 1]; /* checked; "" where the route has none */
+	char id[STORE_NAME_MAX + 1];      /* of an execution or a context; "" where there is none */
 	struct buf body;                  /* unless it is streamed */
 	/* For the log and the audit trail. */
 	int64_t since;                  /* CLOCK_MONOTONIC */

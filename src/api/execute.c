@@ -1,219 +1,169 @@
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "api/answer.h"
 #include "api/body.h"
 #include "api/handlers.h"
-#include "api/sandbox.h"
-#include "base/clock.h"
-#include "base/sha256.h"
+#include "api/outcome.h"
+#include "api/running.h"
+#include "base/cleanup.h"
 #include "core/install.h"
 #include "core/result.h"
-#include "core/run.h"
+#include "wire/words.h"
 
-#define REMEMBER_US (10 * SECOND_US) /* a 408 is answered again for so long */
-#define TRIES       3                /* sandboxes that are found gone before anything ran */
+#define COMMAND_MAX (128u << 10) /* bytes; a kernel takes no longer word */
 
-/* ---- the answer ---- */
-
-static struct json_object *read_result(struct call *c, const struct run_report *report)
+/* What both operations take. */
+static int read_terms(struct call *c, struct json_object *o, struct order *order)
 {
-	const struct settings *s = c->w->settings;
-	const struct result_limits limits = { .output = (size_t)s->output_max,
-					      .error = (size_t)s->error_max };
-	struct json_object *o = NULL;
-	char dir[3000];
-	struct err err = { 0 };
-	if (run_events_dir(s, dir, sizeof dir, &err) < 0 ||
-	    result_read(&o, dir, report, &limits, &err) < 0) {
-		snprintf(c->inner, sizeof c->inner, "%s", err.text);
-		return json_object_new_object();
+	const int64_t most = c->w->settings->execution_timeout;
+	int64_t limit = most;
+	bool there;
+	if (body_number(c, o, "timeout_secs", 1, most, &limit, &there) < 0)
+		return -1;
+	order->req.limit_secs = (int)limit;
+	return body_bool(c, o, "detach", &order->detach);
+}
+
+/* ---- commands ---- */
+
+static bool is_listed(const char *list, const char *name)
+{
+	const size_t n = strlen(name);
+	for (const char *p = list; *p;) {
+		p += strspn(p, ", ");
+		size_t k = strcspn(p, ", ");
+		if (k == n && n && !memcmp(p, name, n))
+			return true;
+		p += k;
 	}
-	return o;
+	return false;
 }
 
-/* The first answer from a new sandbox says that, and why, older state is gone. */
-static void add_generation(struct call *c, struct json_object *o, const struct sandbox_row *row,
-			   bool told)
+/* The words of a command, the first of them on the list: no shell ever sees it. */
+static int split_allowed(struct call *c, const char *command, char ***words)
 {
-	enum end_reason why = END_NONE;
-	struct err ignored;
-	bool lost = false;
-	if (told)
-		sandbox_take_state_lost(c->w->core.store, row->id, &lost, &why, &ignored);
-	json_object_object_add(o, "generation", json_object_new_int64(row->generation));
-	json_object_object_add(o, "state_lost", json_object_new_boolean(lost));
-	if (lost)
-		json_object_object_add(o, "reason", json_object_new_string(end_reason_name(why)));
-}
-
-static void answer_refused(struct call *c, const struct run_report *report, struct err *err,
-			   struct json_object *o)
-{
-	if (report->no_interpreter) {
-		answer_problem_with(c, NO_INTERPRETER, o,
-				    "this sandbox's template runs no code; use 'command'");
-		return;
-	}
-	json_object_put(o);
-	answer_err(c, err);
-}
-
-static void answer_report(struct call *c, const struct run_report *report, struct err *err,
-			  struct json_object *o)
-{
-	switch (report->end) {
-	case RUN_ENDED:
-		answer_json(c, 200, o);
-		return;
-	case RUN_TIMED_OUT:
-		answer_problem_with(
-			c, EXECUTION_TIMEOUT, o,
-			"the execution passed its limit of %lld s and was interrupted; %s",
-			(long long)c->w->settings->execution_timeout,
-			report->restarted ? "it did not heed that, so its context was "
-					    "restarted and its variables are lost"
-					  : "the sandbox lives on");
-		return;
-	case RUN_LEFT:
-		json_object_put(o);
-		answer_nobody(c);
-		return;
-	case RUN_STOPPED:
-		answer_problem_with(c, SANDBOX_STOPPED, o, "it was stopped during the execution");
-		return;
-	case RUN_EXPIRED:
-		answer_problem_with(c, SANDBOX_EXPIRED, o,
-				    "it came to the end of its lifetime during the execution");
-		return;
-	case RUN_LOST:
-	case RUN_UNKNOWN:
-		snprintf(c->inner, sizeof c->inner, "%s", err->text);
-		answer_problem_with(c, COMPLETION_UNKNOWN, o, "%s",
-				    report->end == RUN_LOST
-					    ? "the sandbox was lost during the execution"
-					    : "the connection to the sandbox broke; nobody can say "
-					      "how the execution ended");
-		return;
-	case RUN_REFUSED:
-		answer_refused(c, report, err, o);
-		return;
-	}
-}
-
-/* ---- running ---- */
-
-/* Browsers send a POST again that was answered 408. The same request within ten seconds gets the
- * same answer, and nothing runs. */
-static void hash_request(const struct call *c, char out[SHA256_HEX])
-{
-	struct buf b = BUF(c->body.len + sizeof c->caller.user + sizeof c->session + 64);
-	buf_addf(&b, "%s\n%s\n%s\n", c->caller.user, c->session, c->route->name);
-	buf_add(&b, c->body.p, c->body.len);
-	sha256_hex(out, b.p, b.len);
-	buf_free(&b);
-}
-
-static bool answered_before(struct call *c, const char *hash)
-{
-	struct execution_row row;
-	struct sandbox_row sandbox;
-	struct run_report report;
 	struct err err = { 0 };
-	if (execution_repeated(c->w->core.store, c->caller.user, c->session, hash,
-			       clock_real_us() - REMEMBER_US, &row, &err) < 0)
-		return false;
-	report_of_row(&row, &report);
-	struct json_object *o = read_result(c, &report);
-	if (sandbox_get(c->w->core.store, row.sandbox, &sandbox, &err) == 0)
-		memcpy(c->sandbox, sandbox.sandbox_id, sizeof c->sandbox);
-	json_object_object_add(o, "generation", json_object_new_int64(row.generation));
-	json_object_object_add(o, "state_lost", json_object_new_boolean(false));
-	answer_report(c, &report, &err, o);
-	return true;
+	if (words_split(command, words, &err) < 0) {
+		answer_problem(c, BAD_REQUEST, "'command': %s", err.text);
+		return -1;
+	}
+	if (is_listed(c->w->settings->command_allow, (*words)[0]))
+		return 0;
+	answer_problem(c, COMMAND_NOT_ALLOWED, "this server runs only: %s",
+		       c->w->settings->command_allow);
+	return -1;
 }
 
-static void woken(void *ctx)
+/* A session of its own, so that all that it starts can be ended with it. */
+static void run_command(struct call *c, struct order *order, const char *command)
 {
-	board_clear_wake(ctx);
-}
-
-/* One attempt in the sandbox that is there. */
-typedef int attempt(struct core *core, struct run_request *req, void *what, struct run_report *out,
-		    struct err *err);
-
-static int run_watched(struct call *c, struct sandbox_row *row, struct run_request *req,
-		       attempt *fn, void *what, struct run_report *report, struct err *err)
-{
-	char key[SESSION_KEY];
-	req->row = row;
-	req->limit_secs = (int)c->w->settings->execution_timeout;
-	req->client_fd = web_fd(c->web);
-	req->wake_fd = c->w->slot->wake;
-	req->woken = woken;
-	req->ctx = c->w->slot;
-	session_key(key, row->owner, row->session_id);
-	board_wait_for(c->w->slot, board_key("session", key));
-	int rc = fn(&c->w->core, req, what, report, err);
-	board_wait_for(c->w->slot, 0);
-	return rc;
-}
-
-/* A sandbox that turns out to be gone before anything ran is replaced, and only then. */
-static void run_in_session(struct call *c, struct run_request *req, attempt *fn, void *what)
-{
-	const struct session want = call_session(c);
-	struct sandbox_row row;
-	struct run_report report;
-	struct err err = { 0 };
-	char hash[SHA256_HEX];
-	hash_request(c, hash);
-	if (answered_before(c, hash))
-		return;
-	req->request_hash = hash;
-	for (int i = 1;; i++) {
-		if (call_ensure(c, &want, &row) < 0)
+	const char *in_shell[] = { "setsid", "-w", "/bin/bash", "-l", "-c", command, NULL };
+	_free_ char **words = NULL;
+	_free_ const char **argv = NULL;
+	order->req.own_group = true;
+	order->req.argv = in_shell;
+	if (c->w->settings->command_allow) {
+		size_t n = 0;
+		if (split_allowed(c, command, &words) < 0)
 			return;
-		int rc = run_watched(c, &row, req, fn, what, &report, &err);
-		bool again = rc < 0 ? err.code == ERR_CONFLICT : report.not_run;
-		if (again && call_stopped(c, &row))
-			return;
-		if (again && i < TRIES)
-			continue;
-		if (rc == 0)
-			break;
-		answer_err(c, &err);
-		return;
+		while (words[n])
+			n++;
+		argv = calloc(n + 3, sizeof *argv);
+		if (!argv)
+			abort();
+		argv[0] = "setsid";
+		argv[1] = "-w";
+		memcpy(argv + 2, words, n * sizeof *words);
+		order->req.argv = argv;
 	}
-	struct json_object *o = read_result(c, &report);
-	/* What nobody hears is told by the next answer. */
-	bool told = report.end != RUN_LEFT && report.end != RUN_REFUSED && !web_gone(c->web);
-	add_generation(c, o, &row, told);
-	answer_report(c, &report, &err, o);
+	run_order(c, order);
+}
+
+static int read_command(struct call *c, struct json_object *o, struct order *order)
+{
+	size_t n;
+	if (order->req.language || order->req.context_id) {
+		answer_problem(c, BAD_REQUEST, "'language' and 'context_id' go with 'code'");
+		return -1;
+	}
+	if (body_text(c, o, "cwd", &order->req.cwd, &n) < 0)
+		return -1;
+	if (order->req.cwd && *order->req.cwd != '/') {
+		answer_problem(c, BAD_PATH, "'cwd' must be absolute");
+		return -1;
+	}
+	return 0;
 }
 
 /* ---- execute ---- */
 
-static int attempt_code(struct core *core, struct run_request *req, void *what,
-			struct run_report *out, struct err *err)
+static int read_context(struct call *c, struct json_object *o, struct order *order)
 {
-	(void)what;
-	return run_execution(core, req, out, err);
+	size_t n;
+	if (body_text(c, o, "language", &order->req.language, &n) < 0 ||
+	    body_text(c, o, "context_id", &order->req.context_id, &n) < 0)
+		return -1;
+	if (order->req.language && order->req.context_id) {
+		answer_problem(c, BAD_REQUEST,
+			       "send 'language' or 'context_id': a context has one");
+		return -1;
+	}
+	if (order->req.context_id && (!session_id_valid(order->req.context_id))) {
+		answer_problem(c, CONTEXT_NOT_FOUND, "this is no context's id");
+		return -1;
+	}
+	return 0;
+}
+
+/* Exactly one of the two. */
+static int read_input(struct call *c, struct json_object *o, struct order *order,
+		      const char **command)
+{
+	size_t n;
+	if (body_text(c, o, "code", &order->req.code, &order->req.ncode) < 0 ||
+	    body_text(c, o, "command", command, &n) < 0)
+		return -1;
+	if (!order->req.code == !*command) {
+		answer_problem(c, BAD_REQUEST, "%s",
+			       *command ? "send 'code' or 'command', not both"
+					: "'code' is missing: send {\"code\": \"print(1)\"} or "
+					  "{\"command\": \"ls\"}");
+		return -1;
+	}
+	if (n > COMMAND_MAX) {
+		answer_problem(c, TOO_LARGE, "'command' may have %u bytes", COMMAND_MAX);
+		return -1;
+	}
+	order->req.input = *command;
+	order->req.ninput = n;
+	return 0;
+}
+
+static void execute(struct call *c, struct json_object *o)
+{
+	struct order order = { .req = { .kind = EXECUTION_CODE } };
+	const char *command = NULL;
+	_free_ struct e2b_pair *envs = NULL;
+	if (read_input(c, o, &order, &command) < 0 || read_terms(c, o, &order) < 0 ||
+	    read_context(c, o, &order) < 0 || body_pairs(c, o, "envs", &envs, &order.req.nenvs) < 0)
+		return;
+	order.req.envs = envs;
+	if (!command) {
+		run_order(c, &order);
+	} else if (read_command(c, o, &order) == 0) {
+		order.req.kind = EXECUTION_COMMAND;
+		run_command(c, &order, command);
+	}
 }
 
 void op_execute(struct call *c)
 {
-	struct run_request req = { .kind = EXECUTION_CODE };
 	struct json_object *o;
 	if (body_object(c, &o) < 0)
 		return;
-	if (body_text(c, o, "code", &req.code, &req.ncode) == 0) {
-		if (req.code)
-			run_in_session(c, &req, attempt_code, NULL);
-		else
-			answer_problem(c, BAD_REQUEST,
-				       "'code' is missing: send {\"code\": \"print(1)\"}");
-	}
+	execute(c, o);
 	json_object_put(o);
 }
 
@@ -255,30 +205,35 @@ static int read_packages(struct call *c, struct json_object *o, struct install_p
 /* A success that needs no sandbox. */
 static void answer_nothing_to_do(struct call *c)
 {
-	struct json_object *o = NULL;
 	const struct run_report report = { .end = RUN_ENDED, .state = EXECUTION_SUCCEEDED };
-	o = read_result(c, &report);
+	struct json_object *o = outcome_result(c, &report, 0, END_NONE);
 	json_object_object_add(o, "output", json_object_new_string("No packages to install"));
 	json_object_object_add(o, "execution_id", NULL);
 	json_object_object_add(o, "exit_code", json_object_new_int(0));
 	json_object_object_add(o, "truncated", json_object_new_boolean(false));
 	json_object_object_add(o, "generation", NULL);
-	json_object_object_add(o, "state_lost", json_object_new_boolean(false));
 	answer_json(c, 200, o);
+}
+
+static void install(struct call *c, struct json_object *o)
+{
+	struct install_plan plan = { .n = 0 };
+	struct order order = { .req = { .kind = EXECUTION_INSTALL },
+			       .attempt = attempt_install,
+			       .what = &plan };
+	if (read_packages(c, o, &plan) < 0 || read_terms(c, o, &order) < 0)
+		return;
+	if (plan.n)
+		run_order(c, &order);
+	else
+		answer_nothing_to_do(c);
 }
 
 void op_install(struct call *c)
 {
-	struct install_plan plan = { .n = 0 };
-	struct run_request req = { .kind = EXECUTION_INSTALL };
 	struct json_object *o;
 	if (body_object(c, &o) < 0)
 		return;
-	if (read_packages(c, o, &plan) == 0) {
-		if (plan.n)
-			run_in_session(c, &req, attempt_install, &plan);
-		else
-			answer_nothing_to_do(c);
-	}
+	install(c, o);
 	json_object_put(o);
 }

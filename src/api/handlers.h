@@ -22,6 +22,12 @@ void op_status(struct call *c);
 void op_execute(struct call *c);
 void op_install(struct call *c);
 
+/* executions.c */
+void op_executions(struct call *c);
+void op_execution(struct call *c);
+void op_events(struct call *c);
+void op_cancel(struct call *c);
+
 /* files.c */
 void op_upload(struct call *c);
 void op_download(struct call *c);

@@ -29,6 +29,10 @@ ROW("POST", A "execute",  WHO_USER, SCOPE_RUN,   4096 * KIB, POOL_EXEC,  DIALECT
 ROW("POST", A "install",  WHO_USER, SCOPE_RUN,   64 * KIB,   POOL_EXEC,  DIALECT_A, true,  "install",  op_install),
 ROW("POST", A "upload",   WHO_USER, SCOPE_WRITE, BODY_STREAM, POOL_EXEC, DIALECT_A, true,  "upload",   op_upload),
 ROW("GET",  A "download", WHO_USER, SCOPE_READ,  0,          POOL_EXEC,  DIALECT_A, true,  "download", op_download),
+ROW("GET",  A "executions",             WHO_USER, SCOPE_READ, 0, POOL_QUICK, DIALECT_A, false, "executions", op_executions),
+ROW("GET",  A "executions/{id}",        WHO_USER, SCOPE_READ, 0, POOL_QUICK, DIALECT_A, false, "execution",  op_execution),
+ROW("GET",  A "executions/{id}/events", WHO_USER, SCOPE_READ, 0, POOL_EXEC,  DIALECT_A, false, "events",     op_events),
+ROW("DELETE", A "executions/{id}",      WHO_USER, SCOPE_RUN,  0, POOL_EXEC,  DIALECT_A, true,  "cancel",     op_cancel),
 ROW("GET",  A "files",    WHO_USER, SCOPE_READ,  0,          POOL_EXEC,  DIALECT_A, false, "files",    op_files),
 
 ROW("POST", B "start",    WHO_USER, SCOPE_RUN,   64 * KIB,   POOL_EXEC,  DIALECT_B, true,  "start",    op_start),
@@ -38,6 +42,10 @@ ROW("POST", B "execute",  WHO_USER, SCOPE_RUN,   4096 * KIB, POOL_EXEC,  DIALECT
 ROW("POST", B "install",  WHO_USER, SCOPE_RUN,   64 * KIB,   POOL_EXEC,  DIALECT_B, true,  "install",  op_install),
 ROW("POST", B "upload",   WHO_USER, SCOPE_WRITE, BODY_STREAM, POOL_EXEC, DIALECT_B, true,  "upload",   op_upload),
 ROW("GET",  B "download", WHO_USER, SCOPE_READ,  0,          POOL_EXEC,  DIALECT_B, true,  "download", op_download),
+ROW("GET",  B "executions",             WHO_USER, SCOPE_READ, 0, POOL_QUICK, DIALECT_B, false, "executions", op_executions),
+ROW("GET",  B "executions/{id}",        WHO_USER, SCOPE_READ, 0, POOL_QUICK, DIALECT_B, false, "execution",  op_execution),
+ROW("GET",  B "executions/{id}/events", WHO_USER, SCOPE_READ, 0, POOL_EXEC,  DIALECT_B, false, "events",     op_events),
+ROW("DELETE", B "executions/{id}",      WHO_USER, SCOPE_RUN,  0, POOL_EXEC,  DIALECT_B, true,  "cancel",     op_cancel),
 ROW("GET",  B "files",    WHO_USER, SCOPE_READ,  0,          POOL_EXEC,  DIALECT_B, false, "files",    op_files),
 };
 /* clang-format on */
@@ -68,14 +76,19 @@ int routes_check(struct err *err)
 
 /* ---- finding ---- */
 
-/* Segment by segment, as they stand in the request: only the variable one is ever decoded, so that
- * nginx and we cannot disagree on which route it is. */
-static bool path_matches(const char *pattern, const char *uri, size_t n, const char **variable,
-			 size_t *nvariable)
+/* A segment that does not fit is longer than any id; a part of it is no id either. */
+static void keep(struct route_match *m, const char *name, const char *p, size_t n)
+{
+	char *to = strncmp(name, "{session}", 9) == 0 ? m->session : m->id;
+	snprintf(to, ROUTE_SEGMENT, "%.*s", (int)(n < ROUTE_SEGMENT ? n : ROUTE_SEGMENT - 1), p);
+}
+
+/* Segment by segment, as they stand in the request: only the variable ones are ever decoded, so
+ * that nginx and we cannot disagree on which route it is. */
+static bool path_matches(const char *pattern, const char *uri, size_t n, struct route_match *m)
 {
 	const char *end = uri + n;
-	*variable = uri;
-	*nvariable = 0;
+	m->session[0] = m->id[0] = '\0';
 	while (*pattern) {
 		if (*pattern != '{') {
 			if (uri == end || *pattern++ != *uri++)
@@ -83,9 +96,9 @@ static bool path_matches(const char *pattern, const char *uri, size_t n, const c
 			continue;
 		}
 		const char *slash = memchr(uri, '/', (size_t)(end - uri));
-		*variable = uri;
-		*nvariable = (size_t)((slash ? slash : end) - uri);
-		uri += *nvariable;
+		size_t len = (size_t)((slash ? slash : end) - uri);
+		keep(m, pattern, uri, len);
+		uri += len;
 		pattern += strcspn(pattern, "}") + 1;
 	}
 	return uri == end;
@@ -99,29 +112,21 @@ static void add_method(char allow[ROUTE_ALLOW], const char *method)
 		add_method(allow, "HEAD");
 }
 
-enum route_answer routes_find(const char *method, const char *uri, const struct route **out,
-			      char *session, size_t size, char allow[ROUTE_ALLOW])
+enum route_answer routes_find(const char *method, const char *uri, struct route_match *out)
 {
 	const char *get = !strcmp(method, "HEAD") ? "GET" : method;
 	size_t n = strcspn(uri, "?#");
 	enum route_answer answer = ROUTE_UNKNOWN;
-	allow[0] = session[0] = '\0';
+	*out = (struct route_match){ 0 };
 	for (size_t i = 0; i < ROWS; i++) {
-		const char *variable;
-		size_t nvariable;
-		if (!path_matches(table[i].path, uri, n, &variable, &nvariable))
+		if (!path_matches(table[i].path, uri, n, out))
 			continue;
-		if (strcmp(table[i].method, get) != 0) {
-			add_method(allow, table[i].method);
-			answer = ROUTE_OTHER_METHOD;
-			continue;
+		if (strcmp(table[i].method, get) == 0) {
+			out->route = &table[i];
+			return ROUTE_FOUND;
 		}
-		/* What does not fit is longer than any session's id; a part of it is no id either.
-		 */
-		snprintf(session, size, "%.*s", (int)(nvariable < size ? nvariable : size - 1),
-			 variable);
-		*out = &table[i];
-		return ROUTE_FOUND;
+		add_method(out->allow, table[i].method);
+		answer = ROUTE_OTHER_METHOD;
 	}
 	return answer;
 }

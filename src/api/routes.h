@@ -26,7 +26,7 @@ enum dialect { DIALECT_NONE, DIALECT_A, DIALECT_B };
 
 struct route {
 	const char *method; /* GET stands for HEAD, too */
-	const char *path;   /* {session} is one segment */
+	const char *path;   /* {session} and {id} are one segment each */
 	enum who who;
 	enum token_scope scope; /* of WHO_USER */
 	int64_t body_max;       /* bytes, or BODY_STREAM */
@@ -47,10 +47,19 @@ enum route_answer { ROUTE_FOUND, ROUTE_UNKNOWN, ROUTE_OTHER_METHOD };
 
 #define ROUTE_ALLOW 64
 
-/* Find the row for a raw request URI. *session, of size bytes, becomes the raw segment, "" when the
- * path has none. For ROUTE_OTHER_METHOD allow becomes the value of the Allow header. */
-enum route_answer routes_find(const char *method, const char *uri, const struct route **out,
-			      char *session, size_t size, char allow[ROUTE_ALLOW]);
+/* A raw segment of a path: three characters for one that is encoded, and room to see that it is too
+ * long. */
+#define ROUTE_SEGMENT (3 * STORE_NAME_MAX + 8)
+
+struct route_match {
+	const struct route *route;
+	char session[ROUTE_SEGMENT]; /* as it stands in the URI; "" when the path has none */
+	char id[ROUTE_SEGMENT];      /* the same of {id} */
+	char allow[ROUTE_ALLOW];     /* of ROUTE_OTHER_METHOD: the value of the Allow header */
+};
+
+/* Find the row for a raw request URI. */
+enum route_answer routes_find(const char *method, const char *uri, struct route_match *out);
 
 /* nginx's map from "METHOD URI" to the upstream of the pool. */
 void routes_print_map(FILE *out);

@@ -105,11 +105,18 @@ static void name_request(struct call *c)
 		id_alnum(c->request_id, 32);
 }
 
-/* The route, and the session in its path. */
+/* What is no id is forgotten here, or it could put words into the log; it is refused once the
+ * caller is known. */
+static void read_id(char *out, size_t size, const char *raw)
+{
+	if (uri_decode(out, size, raw, strlen(raw), false) < 0 || !session_id_valid(out))
+		out[0] = '\0';
+}
+
+/* The route, and the ids in its path. */
 static bool find_route(struct call *c)
 {
-	/* Three characters for one that is encoded, and room to see that it is too long. */
-	char raw[3 * STORE_NAME_MAX + 8], allow[ROUTE_ALLOW];
+	struct route_match match;
 	const char *method = web_param(c->web, "REQUEST_METHOD"),
 		   *uri = web_param(c->web, "REQUEST_URI");
 	if (!method || !uri) {
@@ -118,28 +125,26 @@ static bool find_route(struct call *c)
 	}
 	const char *query = strchr(uri, '?');
 	c->query = query ? query + 1 : "";
-	switch (routes_find(method, uri, &c->route, raw, sizeof raw, allow)) {
+	switch (routes_find(method, uri, &match)) {
 	case ROUTE_UNKNOWN:
 		answer_problem(c, NO_SUCH_ROUTE, "the README lists all operations");
 		return false;
 	case ROUTE_OTHER_METHOD:
-		web_header(c->web, "Allow", allow);
-		answer_problem(c, METHOD_NOT_ALLOWED, "use %s", allow);
+		web_header(c->web, "Allow", match.allow);
+		answer_problem(c, METHOD_NOT_ALLOWED, "use %s", match.allow);
 		return false;
 	case ROUTE_FOUND:
 		break;
 	}
+	c->route = match.route;
 	if (c->route->pool == POOL_EXEC && c->w->slot->pool != POOL_EXEC) {
 		snprintf(c->inner, sizeof c->inner,
 			 "nginx's map of pools is out of date: see sandgatectl nginx-map");
 		answer_problem(c, INTERNAL, "%s", "");
 		return false;
 	}
-	/* What is no id is forgotten here, or it could put words into the log; it is refused once
-	 * the caller is known. */
-	if (uri_decode(c->session, sizeof c->session, raw, strlen(raw), false) < 0 ||
-	    !session_id_valid(c->session))
-		c->session[0] = '\0';
+	read_id(c->session, sizeof c->session, match.session);
+	read_id(c->id, sizeof c->id, match.id);
 	return true;
 }
 

@@ -323,3 +323,32 @@ int eventreader_next(struct eventreader *r, enum event_answer *answer, struct ev
 	*answer = EVENT_NONE;
 	return 0;
 }
+
+/* By the heads alone. */
+static uint64_t last_in(int fd)
+{
+	struct record h;
+	uint64_t last = 0;
+	for (off_t at = 0; pread(fd, &h, sizeof h, at) == (ssize_t)sizeof h && h.magic == MAGIC;
+	     at += (off_t)(sizeof h + h.n))
+		last = h.seq;
+	return last;
+}
+
+int eventlog_last(const char *dir, const char *id, uint64_t *seq, struct err *err)
+{
+	char path[4096];
+	uint64_t last = 0;
+	bool there = false;
+	for (int i = 0; i < PARTS; i++) {
+		if (part_path(path, sizeof path, dir, id, i, err) < 0)
+			return -1;
+		_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+		uint64_t in_part = fd < 0 ? 0 : last_in(fd);
+		there |= fd >= 0;
+		if (in_part > last)
+			last = in_part;
+	}
+	*seq = last;
+	return there ? 0 : err_set(err, ERR_NOT_FOUND, "no such event log");
+}

@@ -22,6 +22,9 @@ enum event_type {
 	EVENT_RESULT,     /* a rich result, JSON */
 	EVENT_ERROR,      /* {"name","value","traceback"} */
 	EVENT_DONE,       /* the end: JSON of how */
+	EVENT_QUEUED,     /* {"position","wait_secs"} */
+	EVENT_STARTED,    /* {"execution_id","generation","state_lost","reason"?} */
+	EVENT_EXPIRING,   /* {"expires_in_secs"} */
 };
 
 /* ---- writing: one process, once ---- */
@@ -62,6 +65,9 @@ enum event_answer {
 	EVENT_NEXT, /* *event is set */
 	EVENT_LOST, /* *gap is set; the next call goes on behind it */
 };
+
+/* The number of the last event that is in a log; 0 when it has none. ERR_NOT_FOUND. */
+int eventlog_last(const char *dir, const char *id, uint64_t *seq, struct err *err);
 
 struct eventreader;
 

@@ -9,6 +9,7 @@ static const char *const end_names[] = {
 	[RUN_ENDED] = "",
 	[RUN_TIMED_OUT] = "execution_timeout",
 	[RUN_LEFT] = "client_gone",
+	[RUN_CANCELLED] = "cancelled",
 	[RUN_STOPPED] = "sandbox_stopped",
 	[RUN_EXPIRED] = "sandbox_expired",
 	[RUN_LOST] = "sandbox_lost",
@@ -21,6 +22,7 @@ enum execution_state report_state(const struct run_report *report)
 	static const enum execution_state states[] = {
 		[RUN_TIMED_OUT] = EXECUTION_TIMED_OUT,
 		[RUN_LEFT] = EXECUTION_CANCELLED,
+		[RUN_CANCELLED] = EXECUTION_CANCELLED,
 		[RUN_STOPPED] = EXECUTION_FAILED,
 		[RUN_EXPIRED] = EXECUTION_FAILED,
 		[RUN_REFUSED] = EXECUTION_FAILED,
@@ -37,6 +39,15 @@ const char *report_error_name(const struct run_report *report)
 	if (report->end == RUN_ENDED)
 		return report->error_name;
 	return report->no_interpreter ? NO_INTERPRETER : end_names[report->end];
+}
+
+enum cancelled_by report_cancelled_by(const struct run_report *report)
+{
+	if (report->end != RUN_CANCELLED)
+		return CANCELLED_BY_NONE;
+	if (report->killed)
+		return CANCELLED_BY_KILL;
+	return report->restarted ? CANCELLED_BY_RESTART : CANCELLED_BY_INTERRUPT;
 }
 
 /* The ends that fail an execution have names of their own; any other name is the program's error.
@@ -64,9 +75,13 @@ int report_of_row(const struct execution_row *row, struct run_report *out)
 		end = end_of_failed(row->error_name);
 	else if (end == RUN_UNKNOWN && !strcmp(row->error_name, end_names[RUN_LOST]))
 		end = RUN_LOST;
+	else if (end == RUN_LEFT && !strcmp(row->error_name, end_names[RUN_CANCELLED]))
+		end = RUN_CANCELLED;
 	*out = (struct run_report){
 		.end = end,
 		.state = row->state,
+		.restarted = row->cancelled_by == CANCELLED_BY_RESTART,
+		.killed = row->cancelled_by == CANCELLED_BY_KILL,
 		.no_interpreter = end == RUN_REFUSED && !strcmp(row->error_name, NO_INTERPRETER),
 		.has_exit_code = row->has_exit_code,
 		.exit_code = row->exit_code,

@@ -13,6 +13,7 @@ enum run_end {
 	RUN_ENDED,     /* by itself, with or without an error of its own */
 	RUN_TIMED_OUT, /* its limit passed; it was interrupted and the sandbox lives on */
 	RUN_LEFT,      /* the client went away; it was interrupted */
+	RUN_CANCELLED, /* somebody asked for its end */
 	RUN_STOPPED,   /* its sandbox was stopped under it */
 	RUN_EXPIRED,   /* its sandbox came to the end of its lifetime */
 	RUN_LOST,      /* its sandbox is gone, and it was not us */
@@ -27,10 +28,11 @@ struct run_report {
 	bool not_run;        /* the sandbox was gone before anything ran: another may be tried */
 	bool no_interpreter; /* RUN_REFUSED: nothing in this sandbox runs code, only commands */
 	bool log_lost;       /* the event log could not be written in part */
-	bool restarted;     /* RUN_TIMED_OUT: it could not be interrupted; its variables are lost */
-	bool has_exit_code; /* a command that came to its end */
-	int exit_code;      /* of that; -1: it was ended by a signal */
-	int64_t ms;         /* of running */
+	bool restarted;      /* it could not be interrupted; its context's variables are lost */
+	bool killed;         /* nor could its context be restarted: its sandbox was ended */
+	bool has_exit_code;  /* a command that came to its end */
+	int exit_code;       /* of that; -1: it was ended by a signal */
+	int64_t ms;          /* of running */
 	int64_t stdout_bytes, stderr_bytes;
 	/* Of its own error: "ValueError", "exit status 3", "signal: killed", or "". */
 	char error_name[EXECUTION_ERROR_MAX + 1];
@@ -42,6 +44,9 @@ enum execution_state report_state(const struct run_report *report);
 /* What its row says as error_name: the end's name if it was cut short, else its own error's, or "".
  */
 const char *report_error_name(const struct run_report *report);
+
+/* What it took to cancel it; none when it was not. */
+enum cancelled_by report_cancelled_by(const struct run_report *report);
 
 /* The report of an execution that has ended, as far as its row knows it; its ms count from when it
  * was asked for. -1 while it is unfinished. Whether part of the log was lost is not in the row, but

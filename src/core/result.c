@@ -84,19 +84,6 @@ static size_t broken_head(const char *p, size_t n)
 	return i;
 }
 
-/* How many bytes at the end of p begin a character and do not end it. */
-static size_t broken_tail(const char *p, size_t n)
-{
-	for (size_t back = 1; back <= 3 && back <= n; back++) {
-		uint32_t code;
-		if ((p[n - back] & 0xc0) == 0x80)
-			continue;
-		utf8_next(p + n - back, back, &code);
-		return code == UTF8_CUT ? back : 0;
-	}
-	return 0;
-}
-
 /* Without the colours that a terminal would show; the new length. */
 static size_t strip_ansi(char *s, size_t n)
 {
@@ -124,7 +111,7 @@ static struct json_object *stream_text(struct half_and_half *h, int64_t total, b
 	buf_add(&tail, h->tail + start, h->in_tail - start);
 	buf_add(&tail, h->tail, start);
 	if (total > (int64_t)(head + tail.len)) {
-		head -= broken_tail(h->head.p, head);
+		head -= utf8_cut_tail(h->head.p, head);
 		skip = broken_head(tail.p, tail.len);
 		*truncated = true;
 	}
@@ -197,7 +184,6 @@ static void take_result(struct collecting *c, const char *json)
 	if (main_result && !c->text && json_object_object_get_ex(o, "text", &v) &&
 	    json_object_is_type(v, json_type_string))
 		c->text = json_object_get(v);
-	json_object_object_del(o, "type");
 	json_object_array_add(c->results, o);
 }
 
@@ -337,6 +323,9 @@ static void take_event(struct collecting *c, const struct event *e)
 		c->error = parse_object(e->p);
 		break;
 	case EVENT_DONE:
+	case EVENT_QUEUED:
+	case EVENT_STARTED:
+	case EVENT_EXPIRING:
 		break;
 	}
 }

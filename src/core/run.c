@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "base/clock.h"
@@ -38,8 +39,8 @@ static bool has_moved_on(struct running *r)
 		      since = r->given_up ? r->given_up_at : limit;
 	struct err ignored;
 	bool began = false;
-	return execution_began_since(r->c->store, r->req->row->id, r->out->id, since, &began,
-				     &ignored) == 0 &&
+	return execution_began_since(r->c->store, r->req->row->id, r->req->context_id, r->out->id,
+				     since, &began, &ignored) == 0 &&
 	       began;
 }
 
@@ -49,11 +50,21 @@ static int stop_when_moved_on(void *ctx, unsigned ready)
 	return has_moved_on(ctx) ? -1 : 0;
 }
 
+/* What does nothing: "pass" means that to Python only. */
+static const char *idle_code(const char *language)
+{
+	return !language || !strcmp(language, "python") ? "pass" : "";
+}
+
 /* The connection was closed, which interrupts the code. A context that does not come back from that
  * is restarted; if that fails too, the sandbox is ended rather than left to burn. */
 static void probe(struct running *r)
 {
-	const struct e2b_code pass = { .code = "pass", .ncode = 4 };
+	const struct run_request *req = r->req;
+	const struct e2b_code pass = { .code = idle_code(req->language),
+				       .ncode = strlen(idle_code(req->language)),
+				       .language = req->language,
+				       .context_id = req->context_id };
 	struct err err;
 	bool killed;
 	struct e2b_wait wait = { .deadline_mono_us = clock_mono_us() + PROBE_SECS * SECOND_US,
@@ -66,8 +77,38 @@ static void probe(struct running *r)
 		.deadline_mono_us = clock_mono_us() + r->c->settings->provider_timeout * SECOND_US
 	};
 	r->out->restarted = true;
-	if (e2b_restart_context(r->c->e2b, &r->sandbox, NULL, "python", &wait, &err) < 0)
+	if (e2b_restart_context(r->c->e2b, &r->sandbox, req->context_id,
+				req->language ? req->language : "python", &wait, &err) < 0) {
+		r->out->killed = true;
 		session_end(r->c, r->req->row, END_CANCEL_KILL, &killed, &err);
+	}
+}
+
+static int ignore_event(void *ctx, const struct e2b_event *e)
+{
+	(void)ctx;
+	(void)e;
+	return 0;
+}
+
+/* A signal to the command alone would leave what it has started. setsid(1) runs it as the leader of
+ * a group, or has a child that is one where it was a leader itself. */
+static void end_group(struct running *r, const struct e2b_wait *wait)
+{
+	static const char script[] =
+		"groups=\"$1 $(cat /proc/$1/task/$1/children 2>/dev/null)\"\n"
+		"each() { for g in $groups; do kill \"$1\" -- \"-$g\" 2>/dev/null; done; }\n"
+		"alive() { for g in $groups; do kill -0 -- \"-$g\" 2>/dev/null && return; done; "
+		"return 1; }\n"
+		"each -TERM\n"
+		"n=0; while [ $n -lt 20 ] && alive; do sleep 0.1; n=$((n + 1)); done\n"
+		"each -KILL\n";
+	char pid[16];
+	struct err ignored;
+	const char *const argv[] = { "/bin/sh", "-c", script, "sh", pid, NULL };
+	const struct e2b_command what = { .argv = argv, .timeout_ms = 10000 };
+	snprintf(pid, sizeof pid, "%d", r->pid);
+	e2b_run_command(r->c->e2b, &r->sandbox, &what, ignore_event, NULL, wait, &ignored);
 }
 
 /* Nobody watches the command any more. If this fails, the provider's own timeout ends it later. */
@@ -76,6 +117,8 @@ static void kill_command(struct running *r)
 	struct err ignored;
 	int64_t patience = r->c->settings->provider_timeout * SECOND_US;
 	struct e2b_wait wait = { .deadline_mono_us = clock_mono_us() + patience };
+	if (r->req->own_group)
+		end_group(r, &wait);
 	e2b_signal(r->c->e2b, &r->sandbox, r->pid, SIGKILL, &wait, &ignored);
 }
 
@@ -87,7 +130,8 @@ static void clear_up(struct running *r)
 		return;
 	if (r->pid)
 		kill_command(r);
-	else if ((end == RUN_TIMED_OUT || end == RUN_LEFT) && r->ran && !r->req->argv)
+	else if ((end == RUN_TIMED_OUT || end == RUN_LEFT || end == RUN_CANCELLED) && r->ran &&
+		 !r->req->argv)
 		probe(r);
 }
 
@@ -120,12 +164,18 @@ static enum run_end judge(struct running *r, const struct err *err)
 	return ran ? RUN_UNKNOWN : RUN_REFUSED;
 }
 
+static void wake_followers(struct running *r)
+{
+	char key[SESSION_KEY];
+	session_key(key, r->req->row->owner, r->req->row->session_id);
+	r->c->wake(r->c->ctx, key);
+}
+
 static void finish(struct running *r)
 {
 	struct run_report *out = r->out;
 	struct err ignored;
 	out->state = report_state(out);
-	record_close(&r->record);
 	const struct execution_end end = {
 		.id = out->id,
 		.state = out->state,
@@ -135,9 +185,13 @@ static void finish(struct running *r)
 		.stderr_bytes = out->stderr_bytes,
 		.error_name = report_error_name(out),
 		.idle_us = r->c->settings->idle_timeout * SECOND_US,
+		.cancelled_by = report_cancelled_by(out),
 	};
 	execution_finish(r->c->store, &end, &ignored);
 	lease_release(r->c->store, out->id, &ignored);
+	/* Who follows it sees from its row that it has ended. */
+	record_close(&r->record);
+	wake_followers(r);
 }
 
 /* ---- the beginning ---- */
@@ -150,6 +204,16 @@ static void join(struct buf *out, const char *const *argv)
 			buf_adds(out, " ");
 		buf_adds(out, argv[i]);
 	}
+}
+
+static void note_queue(struct running *r)
+{
+	char json[64];
+	struct err ignored;
+	int64_t ahead = 1;
+	execution_ahead(r->c->store, r->out->id, &ahead, &ignored);
+	snprintf(json, sizeof json, "{\"position\":%lld,\"wait_secs\":0}", (long long)ahead);
+	record_note(&r->record, EVENT_QUEUED, json);
 }
 
 static int begin(struct running *r, struct err *err)
@@ -166,6 +230,8 @@ static int begin(struct running *r, struct err *err)
 		.input_bytes = req->argv ? req->ninput : req->ncode,
 		.request_hash = req->request_hash,
 		.idle_us = r->c->settings->idle_timeout * SECOND_US,
+		.context_id = req->context_id ? req->context_id : req->language,
+		.lost_reason = req->lost_reason,
 	};
 	execution_new_id(r->out->id);
 	if (req->argv && !req->input) {
@@ -184,7 +250,12 @@ static int begin(struct running *r, struct err *err)
 		return -1;
 	}
 	bool has_dir = run_events_dir(r->c->settings, dir, sizeof dir, &ignored) == 0;
-	record_open(&r->record, has_dir ? dir : NULL, r->out);
+	record_open(&r->record, has_dir ? dir : NULL, req->audience ? &req->audience->tap : NULL,
+		    r->out);
+	if (req->audience)
+		req->audience->begun(req->audience->ctx, r->out->id);
+	if (r->queued)
+		note_queue(r);
 	return 0;
 }
 

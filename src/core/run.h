@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "core/record.h"
 #include "core/report.h"
 #include "core/session.h"
 
@@ -22,22 +23,49 @@ struct run_steps {
 	void *ctx;
 };
 
+/* Who follows an execution while it runs: a client that reads a stream. */
+struct run_audience {
+	/* Its row is written; from here on it has an id. */
+	void (*begun)(void *ctx, const char *id);
+	/* All that has arrived was told to tap: send it on, without waiting. Returns the
+	 * milliseconds until it wants to be called again; -1: not before there is more. */
+	int (*send)(void *ctx);
+	/* What of poll(2) to watch the client for, and whether there is more than it can take just
+	 * now: then the run waits, but never its limit. */
+	short (*events)(void *ctx);
+	bool (*full)(void *ctx);
+	/* The client is gone, and the execution goes on without it. */
+	void (*left)(void *ctx);
+	struct record_tap tap;
+	void *ctx;
+};
+
 struct run_request {
 	struct sandbox_row *row;  /* running; kept up to date */
 	enum execution_kind kind; /* for the execution's row */
 	const char *code;         /* ncode bytes, unless there is argv */
 	size_t ncode;
+	const char *language;    /* of code, at most one of these two; neither: the sandbox's own */
+	const char *context_id;  /* context */
 	const char *const *argv; /* a command, NULL-terminated; read when it starts; never a shell
 				    of ours */
 	const char *input;       /* of a command, for its row; NULL: argv joined by blanks */
 	size_t ninput;
+	const char *cwd; /* of a command; NULL: the user's home */
+	bool own_group;  /* of a command: its first word is setsid's, and all that it starts
+			    is ended with it */
 	const struct run_steps *steps; /* of a command; NULL: none */
-	const char *request_hash;      /* NULL: none; see execution_repeated */
-	int limit_secs;                /* from when the code or command, or its first step, runs */
-	int port_wait_ms;              /* for an interpreter that does not listen yet; 0: 10 s */
-	int client_fd;                 /* readable when the client is gone; -1: none to leave */
-	int wake_fd;                   /* an eventfd that says "look again"; -1: none */
-	void (*woken)(void *ctx);      /* empties it; may be NULL */
+	const struct e2b_pair *envs;   /* besides the sandbox's own */
+	size_t nenvs;
+	enum end_reason lost_reason; /* what its answer says of older state */
+	const char *request_hash;    /* NULL: none; see execution_repeated */
+	int limit_secs;              /* from when the code or command, or its first step, runs */
+	int port_wait_ms;            /* for an interpreter that does not listen yet; 0: 10 s */
+	int client_fd;               /* readable when the client is gone; -1: none to leave */
+	bool detached;               /* it goes on when the client leaves */
+	const struct run_audience *audience; /* NULL: nobody */
+	int wake_fd;                         /* an eventfd that says "look again"; -1: none */
+	void (*woken)(void *ctx);            /* empties it; may be NULL */
 	void *ctx;
 };
 

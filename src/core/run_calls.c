@@ -7,11 +7,12 @@
 #include "e2b/run.h"
 #include "store/leases.h"
 
-#define QUEUE_SECS   3600  /* waiting for its turn in the context */
-#define PORT_WAIT_MS 10000 /* for an interpreter that does not listen yet */
-#define PORT_NAP_MS  250   /* between two looks at it */
-#define GRACE_SECS   30    /* after the limit the provider ends a command that we no longer watch */
-#define LOOK_US      SECOND_US
+#define QUEUE_SECS    3600  /* waiting for its turn in the context */
+#define PORT_WAIT_MS  10000 /* for an interpreter that does not listen yet */
+#define PORT_NAP_MS   250   /* between two looks at it */
+#define GRACE_SECS    30 /* after the limit the provider ends a command that we no longer watch */
+#define LOOK_US       SECOND_US
+#define EXPIRING_SECS 60 /* before the end of its sandbox's lifetime those who follow are told */
 
 /* ---- watching ---- */
 
@@ -41,12 +42,25 @@ static enum run_end end_of(enum end_reason reason)
 	}
 }
 
-bool running_sandbox_ended(const struct running *r, enum run_end *end)
+/* Those who follow hear of it while they can still save something. */
+static void warn(struct running *r, int64_t lifetime_at)
+{
+	char json[64];
+	const int64_t left = (lifetime_at - clock_real_us()) / SECOND_US;
+	if (r->warned || left > EXPIRING_SECS || left < 0)
+		return;
+	r->warned = true;
+	snprintf(json, sizeof json, "{\"expires_in_secs\":%lld}", (long long)left);
+	record_note(&r->record, EVENT_EXPIRING, json);
+}
+
+bool running_sandbox_ended(struct running *r, enum run_end *end)
 {
 	struct sandbox_row now;
 	struct err err;
 	if (sandbox_get(r->c->store, r->req->row->id, &now, &err) < 0)
 		return false; /* a busy database is no reason to end a run */
+	warn(r, now.lifetime_at);
 	if (now.status == SANDBOX_STOPPING || now.status == SANDBOX_ENDED)
 		*end = end_of(now.end_reason);
 	else if (clock_real_us() >= now.lifetime_at)
@@ -63,21 +77,81 @@ int running_needs(const struct running *r)
 	return (int)left + PROBE_SECS;
 }
 
+const struct run_audience *running_audience(const struct running *r)
+{
+	return r->client_fd >= 0 ? r->req->audience : NULL;
+}
+
+/* It is watched for room, too, so that ready may mean that. */
+static bool is_gone(int client_fd)
+{
+	struct pollfd p = { .fd = client_fd, .events = POLLIN | POLLRDHUP };
+	return poll(&p, 1, 0) > 0;
+}
+
+static void watch_fds(struct running *r)
+{
+	int n = 0;
+	if (r->client_fd >= 0)
+		r->wait.fds[n++] = r->client_fd;
+	if (r->req->wake_fd >= 0)
+		r->wait.fds[n++] = r->req->wake_fd;
+	r->wait.nfds = n;
+	r->wait.events[0] = r->wait.events[1] = POLLIN;
+}
+
+static int on_leaving(struct running *r)
+{
+	if (!r->req->detached)
+		return give_up(r, RUN_LEFT);
+	r->client_fd = -1;
+	watch_fds(r);
+	if (r->req->audience)
+		r->req->audience->left(r->req->audience->ctx);
+	return 0;
+}
+
+/* Whether its sandbox has come to its end, or somebody wants that of the execution. */
+static bool must_end(struct running *r, enum run_end *end)
+{
+	struct err ignored;
+	bool cancelled = false;
+	if (running_sandbox_ended(r, end))
+		return true;
+	*end = RUN_CANCELLED;
+	return execution_is_cancelled(r->c->store, r->out->id, &cancelled, &ignored) == 0 &&
+	       cancelled;
+}
+
+/* Output waits in the record for more to come, unless somebody is listening. */
+static int before_wait(void *ctx)
+{
+	struct running *r = ctx;
+	const struct run_audience *a = running_audience(r);
+	if (!a)
+		return record_due(&r->record, clock_mono_us());
+	record_flush(&r->record);
+	int ms = a->send(a->ctx);
+	r->wait.events[0] = a->events(a->ctx);
+	return ms;
+}
+
 static int on_tick(void *ctx, unsigned ready)
 {
 	struct running *r = ctx;
 	int64_t now = clock_mono_us();
 	struct err ignored;
 	enum run_end end;
-	const bool has_client = r->req->client_fd >= 0;
+	const bool has_client = r->client_fd >= 0;
 	if (r->given_up)
 		return r->starting ? 0 : -1;
-	if (has_client && (ready & 1))
-		return give_up(r, RUN_LEFT);
 	const bool woken = (ready & (has_client ? 2u : 1u)) != 0;
+	if (has_client && (ready & 1) && is_gone(r->client_fd) && on_leaving(r) < 0)
+		return -1;
+	if (r->given_up)
+		return 0;
 	if (woken && r->req->woken)
 		r->req->woken(r->req->ctx);
-	record_tick(&r->record, now);
 	if (now - r->renewed >= LEASE_RENEW_US) {
 		r->renewed = now;
 		lease_renew(r->c->store, r->out->id, r->req->row->id, &ignored);
@@ -85,7 +159,7 @@ static int on_tick(void *ctx, unsigned ready)
 	}
 	if (woken || now - r->looked >= LOOK_US) {
 		r->looked = now;
-		return running_sandbox_ended(r, &end) ? give_up(r, end) : 0;
+		return must_end(r, &end) ? give_up(r, end) : 0;
 	}
 	return 0;
 }
@@ -105,13 +179,9 @@ static int nap(struct running *r, int ms, struct err *err)
 
 void running_watch(struct running *r)
 {
-	int n = 0;
-	r->wait = (struct e2b_wait){ .tick = on_tick, .ctx = r };
-	if (r->req->client_fd >= 0)
-		r->wait.fds[n++] = r->req->client_fd;
-	if (r->req->wake_fd >= 0)
-		r->wait.fds[n++] = r->req->wake_fd;
-	r->wait.nfds = n;
+	r->client_fd = r->req->client_fd;
+	r->wait = (struct e2b_wait){ .tick = on_tick, .before = before_wait, .ctx = r };
+	watch_fds(r);
 	r->renewed = r->looked = clock_mono_us();
 }
 
@@ -120,11 +190,23 @@ int64_t running_limit(const struct running *r)
 	return r->began + r->req->limit_secs * SECOND_US;
 }
 
+static void note_start(struct running *r)
+{
+	char json[256];
+	const enum end_reason lost = r->req->lost_reason;
+	snprintf(json, sizeof json,
+		 "{\"execution_id\":\"%s\",\"generation\":%lld,\"state_lost\":%s%s%s%s}",
+		 r->out->id, (long long)r->req->row->generation, lost ? "true" : "false",
+		 lost ? ",\"reason\":\"" : "", end_reason_name(lost), lost ? "\"" : "");
+	record_note(&r->record, EVENT_STARTED, json);
+}
+
 static void start_clock(struct running *r)
 {
 	if (r->began)
 		return;
 	r->began = clock_mono_us();
+	note_start(r);
 	r->wait.deadline_mono_us = running_limit(r);
 	/* Two that come at once may have their turns the other way round than their rows say. */
 	struct err ignored;
@@ -178,6 +260,10 @@ static void take_exit(struct running *r, const struct e2b_event *e)
 static int on_event(void *ctx, const struct e2b_event *e)
 {
 	struct running *r = ctx;
+	const struct run_audience *a = running_audience(r);
+	/* A reader that is slow slows down what it reads. */
+	if (a && e->type >= E2B_STDOUT && a->full(a->ctx))
+		return E2B_LATER;
 	switch (e->type) {
 	case E2B_RUNS:
 		if (r->req->argv) {
@@ -213,7 +299,13 @@ static int on_event(void *ctx, const struct e2b_event *e)
 static int call_code(struct running *r, const char *code, size_t n, int patience_ms,
 		     e2b_event_fn *fn, void *ctx, struct err *err)
 {
-	const struct e2b_code what = { .code = code, .ncode = n };
+	const struct run_request *req = r->req;
+	const struct e2b_code what = { .code = code,
+				       .ncode = n,
+				       .language = req->language,
+				       .context_id = req->context_id,
+				       .envs = req->envs,
+				       .nenvs = req->nenvs };
 	const int64_t until = clock_mono_us() + patience_ms * 1000LL;
 	for (;;) {
 		await_acceptance(r);
@@ -232,8 +324,10 @@ static int call_command(struct running *r, const char *const *argv, e2b_event_fn
 {
 	const int64_t now = clock_mono_us();
 	const struct e2b_command what = { .argv = argv,
-					  .timeout_ms =
-						  (r->req->limit_secs + GRACE_SECS) * 1000LL };
+					  .cwd = r->req->cwd,
+					  .timeout_ms = (r->req->limit_secs + GRACE_SECS) * 1000LL,
+					  .envs = r->req->envs,
+					  .nenvs = r->req->nenvs };
 	if (r->began && now >= running_limit(r))
 		return err_set(err, ERR_TIMEOUT, "no time is left for the command");
 	r->wait.deadline_mono_us = now + r->c->settings->provider_timeout * SECOND_US;

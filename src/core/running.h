@@ -23,6 +23,8 @@ struct running {
 	int64_t count;    /* the executions of its context, this one included */
 	int pid;          /* of the command that runs, or 0 */
 	int64_t renewed, looked;
+	int client_fd;    /* the request's, until the client leaves a detached execution */
+	bool warned;      /* that its sandbox will come to its end */
 	enum run_end why; /* set by whoever gives it up */
 	bool given_up;
 	int64_t given_up_at; /* CLOCK_REALTIME */
@@ -38,7 +40,10 @@ int running_code(struct running *r, struct err *err);
 int running_command(struct running *r, struct err *err);
 
 /* Whether the sandbox is no longer ours to use; then *end is what that makes of the execution. */
-bool running_sandbox_ended(const struct running *r, enum run_end *end);
+bool running_sandbox_ended(struct running *r, enum run_end *end);
+
+/* Its audience, or NULL when there is none any more. */
+const struct run_audience *running_audience(const struct running *r);
 
 /* Seconds that the sandbox must still live for this run to reach its limit. */
 int running_needs(const struct running *r);

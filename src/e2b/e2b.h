@@ -42,6 +42,9 @@ struct e2b_wait {
 	/* Called when a descriptor is ready (bit i of ready for fds[i]) and at least once a second.
 	 * -1 gives the call up: its connection is closed, which is how E2B interrupts code. */
 	int (*tick)(void *ctx, unsigned ready);
+	/* Called before every wait, when all that has arrived was given on; may be NULL. It returns
+	 * how many milliseconds the wait may last at most, -1: as long as it likes. */
+	int (*before)(void *ctx);
 	void *ctx;
 };
 

@@ -20,6 +20,13 @@ static unsigned ready_fds(const struct pollfd *fds, int n)
 	return ready;
 }
 
+/* When the wait has to be over for what the caller does in between. */
+static int64_t ask_caller(const struct e2b_wait *wait)
+{
+	int ms = wait->before ? wait->before(wait->ctx) : -1;
+	return ms < 0 ? INT64_MAX : clock_mono_us() + ms * 1000LL;
+}
+
 int call_wait(struct e2b *c, const struct e2b_wait *wait, int64_t deadline, int64_t until,
 	      int64_t *ticked, bool *tick, const char *what, struct err *err)
 {
@@ -28,6 +35,7 @@ int call_wait(struct e2b *c, const struct e2b_wait *wait, int64_t deadline, int6
 	static const struct e2b_wait no_wait;
 	if (!wait)
 		wait = &no_wait;
+	const int64_t again = ask_caller(wait);
 	int n = wait->nfds < 0 ? 0 : wait->nfds > 2 ? 2 : wait->nfds;
 	for (int i = 0; i < n; i++) {
 		fds[i].fd = wait->fds[i];
@@ -47,6 +55,8 @@ int call_wait(struct e2b *c, const struct e2b_wait *wait, int64_t deadline, int6
 		until = deadline;
 	if (until > *ticked + TICK_US)
 		until = *ticked + TICK_US;
+	if (until > again)
+		until = again;
 	int ms = until > now ? (int)((until - now + 999) / 1000) : 0;
 	CURLMcode rc = curl_multi_poll(c->multi, extra, (unsigned)n, ms, NULL);
 	if (rc)

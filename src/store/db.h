@@ -86,6 +86,9 @@ int word_find(const char *const words[], size_t n, const char *word);
 int sandbox_read_one(struct store *s, enum sql id, struct args args, struct sandbox_row *out,
 		     bool *there, struct err *err);
 
+/* Of sandboxes.c: the column of a reason. */
+enum end_reason end_reason_read(struct reader *r);
+
 /* Of sandboxes.c, for executions.c: a touch that is written at all events. */
 int sandbox_touch_now(struct store *s, int64_t id, int64_t idle_us, struct err *err);
 

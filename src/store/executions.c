@@ -23,6 +23,18 @@ static const char *const states[] = {
 	[EXECUTION_COMPLETION_UNKNOWN] = "completion_unknown",
 };
 
+static const char *const cancellers[] = {
+	[CANCELLED_BY_NONE] = "",
+	[CANCELLED_BY_INTERRUPT] = "interrupt",
+	[CANCELLED_BY_RESTART] = "restart",
+	[CANCELLED_BY_KILL] = "kill",
+};
+
+const char *cancelled_by_name(enum cancelled_by by)
+{
+	return cancellers[by];
+}
+
 const char *execution_kind_name(enum execution_kind kind)
 {
 	return kinds[kind];
@@ -72,7 +84,8 @@ static int begin(struct store *s, const struct execution_start *start, bool *que
 		ARGS(NAME(start->id), NUMBER(start->sandbox), NAME(kinds[start->kind]),
 		     TEXT(input, EXECUTION_INPUT_MAX), NUMBER((int64_t)start->input_bytes),
 		     TEXT(start->request_hash, SHA256_HEX - 1), NUMBER(s->self.pid),
-		     NUMBER(s->self.start), NUMBER(clock_real_us()));
+		     NUMBER(s->self.start), NUMBER(clock_real_us()), NAME(start->context_id),
+		     NAME(end_reason_name(start->lost_reason)));
 	if (db_expect(s, SQL_EXECUTION_BEGIN, args, "the sandbox is not running", err) < 0)
 		return -1;
 	if (queued && is_there(s, SQL_EXECUTION_IS_QUEUED, ARGS(NAME(start->id)), queued, err) < 0)
@@ -94,10 +107,33 @@ int execution_started(struct store *s, const char *id, struct err *err)
 			 "there is no such unfinished execution", err);
 }
 
-int execution_began_since(struct store *s, int64_t sandbox, const char *except, int64_t since,
-			  bool *began, struct err *err)
+int execution_ahead(struct store *s, const char *id, int64_t *n, struct err *err)
 {
-	struct args args = ARGS(NUMBER(sandbox), NAME(except), NUMBER(since));
+	_query_ sqlite3_stmt *st = NULL;
+	bool there;
+	if (db_query(s, SQL_EXECUTION_AHEAD, ARGS(NAME(id)), &st, err) < 0 ||
+	    db_row(s, st, &there, err) < 0)
+		return -1;
+	struct reader r = READER(st);
+	*n = read_number(&r);
+	return 0;
+}
+
+int execution_cancel(struct store *s, const char *id, struct err *err)
+{
+	return db_write(s, SQL_EXECUTION_CANCEL, ARGS(NAME(id), NUMBER(clock_real_us())), NULL,
+			err);
+}
+
+int execution_is_cancelled(struct store *s, const char *id, bool *cancelled, struct err *err)
+{
+	return is_there(s, SQL_EXECUTION_IS_CANCELLED, ARGS(NAME(id)), cancelled, err);
+}
+
+int execution_began_since(struct store *s, int64_t sandbox, const char *context_id,
+			  const char *except, int64_t since, bool *began, struct err *err)
+{
+	struct args args = ARGS(NUMBER(sandbox), NAME(except), NUMBER(since), NAME(context_id));
 	return is_there(s, SQL_EXECUTION_BEGAN_SINCE, args, began, err);
 }
 
@@ -115,9 +151,10 @@ static int finish_row(struct store *s, const struct execution_end *end, int64_t 
 	cut(name, sizeof name, end->error_name, EXECUTION_INPUT_MAX);
 	struct arg code = { .type = end->has_exit_code ? ARG_NUMBER : ARG_NULL,
 			    .number = end->exit_code };
-	struct args args = ARGS(NAME(end->id), NAME(states[end->state]), NUMBER(clock_real_us()),
-				code, NUMBER(end->stdout_bytes), NUMBER(end->stderr_bytes),
-				TEXT(name, EXECUTION_ERROR_MAX));
+	struct args args =
+		ARGS(NAME(end->id), NAME(states[end->state]), NUMBER(clock_real_us()), code,
+		     NUMBER(end->stdout_bytes), NUMBER(end->stderr_bytes),
+		     TEXT(name, EXECUTION_ERROR_MAX), NAME(cancellers[end->cancelled_by]));
 	if (db_query(s, SQL_EXECUTION_FINISH, args, &st, err) < 0 || db_row(s, st, &there, err) < 0)
 		return -1;
 	if (!there)
@@ -165,6 +202,10 @@ static int execution_read(sqlite3_stmt *st, struct execution_row *out, struct er
 	out->stdout_bytes = read_number(&r);
 	out->stderr_bytes = read_number(&r);
 	read_text(&r, out->error_name, sizeof out->error_name);
+	read_text(&r, out->context_id, sizeof out->context_id);
+	out->cancel_at = read_number(&r);
+	out->cancelled_by = (enum cancelled_by)read_word(&r, cancellers, COUNT(cancellers));
+	out->lost_reason = end_reason_read(&r);
 	return read_end(&r, err);
 }
 

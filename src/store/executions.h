@@ -37,21 +37,40 @@ struct execution_start {
 	const char *input;        /* code, command or packages; the first 4 KiB are kept */
 	size_t input_bytes;       /* its whole length */
 	const char
-		*request_hash; /* SHA-256 of the request in hex, or NULL; for execution_repeated */
-	int64_t idle_us;       /* the idle limit, which counts anew */
+		*request_hash;  /* SHA-256 of the request in hex, or NULL; for execution_repeated */
+	int64_t idle_us;        /* the idle limit, which counts anew */
+	const char *context_id; /* whose turn it waits for; NULL: the sandbox's own */
+	enum end_reason lost_reason; /* what its answer says of older state; END_NONE: nothing */
 };
 
-/* Writes the row, as queued when another execution of the sandbox is unfinished (*queued, NULL is
- * fine, says so), and touches the sandbox. ERR_CONFLICT when that is not running. */
+/* Writes the row, as queued when another execution of the same context is unfinished (*queued, NULL
+ * is fine, says so), and touches the sandbox. A command waits for nobody, and nobody for it.
+ * ERR_CONFLICT when that is not running. */
 int execution_begin(struct store *s, const struct execution_start *start, bool *queued,
 		    struct err *err);
 
 /* Its turn has come: it runs from now on. */
 int execution_started(struct store *s, const char *id, struct err *err);
 
-/* Whether another execution of this sandbox has begun to run since then. */
-int execution_began_since(struct store *s, int64_t sandbox, const char *except, int64_t since,
-			  bool *began, struct err *err);
+/* Whether another execution of this context has begun to run since then. */
+int execution_began_since(struct store *s, int64_t sandbox, const char *context_id,
+			  const char *except, int64_t since, bool *began, struct err *err);
+
+/* How many unfinished ones of its context came before it. */
+int execution_ahead(struct store *s, const char *id, int64_t *n, struct err *err);
+
+/* Somebody wants its end; whoever runs it sees to that. Again, and after its end, is no error. */
+int execution_cancel(struct store *s, const char *id, struct err *err);
+int execution_is_cancelled(struct store *s, const char *id, bool *cancelled, struct err *err);
+
+/* What it took to end one that was cancelled. */
+enum cancelled_by {
+	CANCELLED_BY_NONE,
+	CANCELLED_BY_INTERRUPT,
+	CANCELLED_BY_RESTART,
+	CANCELLED_BY_KILL
+};
+const char *cancelled_by_name(enum cancelled_by by); /* "" for none */
 
 struct execution_end {
 	const char *id;             /* as at the start */
@@ -62,6 +81,7 @@ struct execution_end {
 	int64_t stderr_bytes;       /* in all, kept or not */
 	const char *error_name; /* "ValueError", "sandbox_stopped", or NULL; a long one is cut */
 	int64_t idle_us;        /* the idle limit, which counts anew; 0 leaves the sandbox alone */
+	enum cancelled_by cancelled_by; /* of one that was */
 };
 
 /* ERR_CONFLICT when it was finished already, e.g. as the work of a process taken for dead. */
@@ -87,6 +107,10 @@ struct execution_row {
 	int64_t stdout_bytes;                     /* in all, kept or not */
 	int64_t stderr_bytes;                     /* in all, kept or not */
 	char error_name[EXECUTION_ERROR_MAX + 1]; /* or "" */
+	char context_id[STORE_NAME_MAX + 1];      /* or "" */
+	int64_t cancel_at;                        /* when its end was asked for, or 0 */
+	enum cancelled_by cancelled_by;           /* what that took */
+	enum end_reason lost_reason;              /* what its answer says of older state */
 };
 
 /* ERR_NOT_FOUND also when it is another owner's. */

@@ -49,6 +49,11 @@ const char *end_reason_name(enum end_reason reason)
 	return reasons[reason];
 }
 
+enum end_reason end_reason_read(struct reader *r)
+{
+	return (enum end_reason)read_word(r, reasons, COUNT(reasons));
+}
+
 static int sandbox_read(sqlite3_stmt *st, struct sandbox_row *out, struct err *err)
 {
 	struct reader r = READER(st);
@@ -74,10 +79,10 @@ static int sandbox_read(sqlite3_stmt *st, struct sandbox_row *out, struct err *e
 	read_text(&r, out->domain, sizeof out->domain);
 	read_text(&r, out->agent_id, sizeof out->agent_id);
 	read_text(&r, out->task_id, sizeof out->task_id);
-	out->end_reason = (enum end_reason)read_word(&r, reasons, COUNT(reasons));
+	out->end_reason = end_reason_read(&r);
 	out->destroyed_at = read_number(&r);
 	out->state_lost = read_number(&r) != 0;
-	out->lost_reason = (enum end_reason)read_word(&r, reasons, COUNT(reasons));
+	out->lost_reason = end_reason_read(&r);
 	return read_end(&r, err);
 }
 

@@ -17,8 +17,11 @@
 #define EXECUTION                                                                                  \
 	"SELECT seq, id, sandbox, owner, session_id, generation, kind, state, input, "             \
 	"input_bytes, request_hash, pid, start, started_at, ended_at, exit_code, stdout_bytes, "   \
-	"stderr_bytes, error_name FROM executions "
+	"stderr_bytes, error_name, context_id, cancel_at, cancelled_by, lost_reason "              \
+	"FROM executions "
 #define UNFINISHED "state IN ('queued', 'running') "
+/* Commands wait for nobody, and an installation asks the sandbox's own context. */
+#define SAME_TURN "kind <> 'command' AND context_id = "
 
 /* In the order in which token_read reads them. */
 #define TOKEN                                                                                      \
@@ -113,10 +116,12 @@ const char *const sql_text[SQL_COUNT] = {
 
 	[SQL_EXECUTION_BEGIN] =
 		"INSERT INTO executions (id, sandbox, owner, session_id, generation, kind, state, "
-		"input, input_bytes, request_hash, pid, start, started_at) "
-		"SELECT ?1, id, owner, session_id, generation, ?3, CASE WHEN EXISTS (SELECT 1 "
-		"FROM executions WHERE sandbox = ?2 AND " UNFINISHED ") THEN 'queued' "
-		"ELSE 'running' END, ?4, ?5, ?6, ?7, ?8, ?9 "
+		"input, input_bytes, request_hash, pid, start, started_at, context_id, "
+		"lost_reason) "
+		"SELECT ?1, id, owner, session_id, generation, ?3, CASE WHEN ?3 <> 'command' "
+		"AND EXISTS (SELECT 1 FROM executions WHERE sandbox = ?2 AND " SAME_TURN
+		"?10 AND " UNFINISHED ") THEN 'queued' "
+		"ELSE 'running' END, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11 "
 		"FROM sandboxes WHERE id = ?2 AND status = 'running'",
 	[SQL_EXECUTION_IS_QUEUED] = "SELECT state = 'queued' FROM executions WHERE id = ?1",
 	[SQL_EXECUTION_IS_UNFINISHED] = "SELECT 1 FROM executions WHERE id = ?1 AND " UNFINISHED,
@@ -124,9 +129,18 @@ const char *const sql_text[SQL_COUNT] = {
 				  "WHERE id = ?1 AND " UNFINISHED,
 	[SQL_EXECUTION_BEGAN_SINCE] =
 		"SELECT 1 FROM executions WHERE sandbox = ?1 AND id <> ?2 AND state <> 'queued' "
-		"AND started_at >= ?3 LIMIT 1",
+		"AND started_at >= ?3 AND " SAME_TURN "?4 LIMIT 1",
+	[SQL_EXECUTION_AHEAD] =
+		"SELECT count(*) FROM executions AS other, executions AS own WHERE own.id = ?1 "
+		"AND other.sandbox = own.sandbox AND other.seq < own.seq "
+		"AND other.kind <> 'command' AND other.context_id = own.context_id "
+		"AND other.state IN ('queued', 'running')",
+	[SQL_EXECUTION_CANCEL] = "UPDATE executions SET cancel_at = ?2 "
+				 "WHERE id = ?1 AND cancel_at = 0 AND " UNFINISHED,
+	[SQL_EXECUTION_IS_CANCELLED] = "SELECT cancel_at <> 0 FROM executions WHERE id = ?1",
 	[SQL_EXECUTION_FINISH] = "UPDATE executions SET state = ?2, ended_at = ?3, exit_code = ?4, "
-				 "stdout_bytes = ?5, stderr_bytes = ?6, error_name = ?7 "
+				 "stdout_bytes = ?5, stderr_bytes = ?6, error_name = ?7, "
+				 "cancelled_by = ?8 "
 				 "WHERE id = ?1 AND " UNFINISHED "RETURNING sandbox",
 	[SQL_EXECUTION_FIND] = EXECUTION "WHERE id = ?2 AND owner = ?1",
 	[SQL_EXECUTION_REPEATED] =
@@ -152,6 +166,9 @@ const char *const sql_text[SQL_COUNT] = {
 
 	[SQL_AUDIT_APPEND] = "INSERT INTO audit (at, request_id, user, action, target, outcome) "
 			     "VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+
+	[SQL_ENV_SET] = "INSERT OR REPLACE INTO envs (sandbox, name, value) VALUES (?1, ?2, ?3)",
+	[SQL_ENV_LIST] = "SELECT name, value FROM envs WHERE sandbox = ?1 ORDER BY name",
 
 	[SQL_CLOCK_MARK_READ] = "SELECT boot_id, boot, real FROM clock_mark",
 	[SQL_CLOCK_MARK_WRITE] = "INSERT OR REPLACE INTO clock_mark (only, boot_id, boot, real) "

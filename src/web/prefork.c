@@ -168,6 +168,7 @@ static void reap(struct master *m)
 				continue;
 			note_death(m, s, status);
 			atomic_store(&s->key, 0);
+			atomic_store(&s->lingers, false);
 			atomic_store(&s->state, SLOT_FREE);
 			s->pid = 0;
 		}

@@ -33,4 +33,11 @@ void web_header(struct web_req *r, const char *name, const char *value);
 int web_write(struct web_req *r, const void *p, size_t n);
 int web_flush(struct web_req *r);
 
+/* For a stream: as much as goes out without waiting; 0: nothing just now, -1: nobody listens. */
+ssize_t web_offer(struct web_req *r, const void *p, size_t n);
+
+/* The answer is complete and on its way though the handler goes on. Nothing of the request may be
+ * used any more, and nobody is there to leave. */
+void web_end(struct web_req *r);
+
 #endif

@@ -71,6 +71,21 @@ int board_count(struct board *b, enum pool pool, enum slot_state state)
 	return n;
 }
 
+bool board_linger(struct board *b, struct slot *s)
+{
+	int lingering = 0, all = 0;
+	atomic_store(&s->lingers, true);
+	for (int i = 0; i < b->n; i++) {
+		all += b->slots[i].pool == s->pool;
+		lingering += b->slots[i].pool == s->pool && atomic_load(&b->slots[i].lingers);
+	}
+	/* Of a pool of one nobody could ever have a place. */
+	if (lingering <= all - all / 4)
+		return true;
+	atomic_store(&s->lingers, false);
+	return false;
+}
+
 uint64_t board_key(const char *kind, const char *name)
 {
 	uint64_t h = 14695981039346656037u;

@@ -27,6 +27,7 @@ struct slot {
 	int64_t started; /* CLOCK_MONOTONIC, microseconds, when it was forked */
 	unsigned generation;     /* of the settings it was forked with */
 	_Atomic uint64_t key;    /* what it waits for; 0: nothing */
+	_Atomic bool lingers;    /* it serves one who may stay for long without need */
 	_Atomic uint64_t served; /* requests, over all processes that had this slot */
 };
 
@@ -52,6 +53,10 @@ void board_clear_wake(struct slot *s); /* after the eventfd was readable */
  * (CLOCK_MONOTONIC). */
 void board_drain(struct board *b, int64_t deadline);
 bool board_draining(const struct board *b, int64_t *deadline); /* deadline may be NULL */
+
+/* A run that nobody waits for, or a reader of an old one, takes a place only where a quarter of the
+ * pool stays for the others. False: there is none now. It is given back with the slot. */
+bool board_linger(struct board *b, struct slot *s);
 
 /* The master's eventfd: written by a worker that took the last idle slot of its pool. */
 int board_hungry(const struct board *b);

@@ -17,6 +17,7 @@ struct web_req {
 	FCGX_Request fcgi;
 	bool headers_done, body_read, cut;
 	bool has_status;
+	bool ended;
 };
 
 /* ---- the request ---- */
@@ -96,6 +97,8 @@ bool web_gone(const struct web_req *r)
 	struct pollfd p = { .fd = r->fcgi.ipcFd, .events = POLLIN | POLLRDHUP };
 	if (r->cut)
 		return true;
+	if (r->ended)
+		return false;
 	/* An unread body makes it readable as well. */
 	return poll(&p, 1, 0) > 0 &&
 	       (r->body_read || (p.revents & (POLLHUP | POLLERR | POLLRDHUP)));
@@ -175,14 +178,36 @@ int web_flush(struct web_req *r)
 	return FCGX_FFlush(r->fcgi.out) < 0 ? -1 : 0;
 }
 
+/* The kernel says so only where three quarters of its buffer are free, which is more than this. */
+#define OFFER (16 << 10)
+
+ssize_t web_offer(struct web_req *r, const void *p, size_t n)
+{
+	struct pollfd fd = { .fd = r->fcgi.ipcFd, .events = POLLOUT };
+	size_t piece = n < OFFER ? n : OFFER;
+	if (poll(&fd, 1, 0) <= 0)
+		return 0;
+	if (!(fd.revents & POLLOUT) || web_write(r, p, piece) < 0 || web_flush(r) < 0)
+		return -1;
+	return (ssize_t)piece;
+}
+
 static void finish(struct web_req *r)
 {
+	if (r->ended)
+		return;
+	r->ended = true;
 	end_headers(r);
 	/* Detached, libfcgi does not wait for nginx to close its end. With an unread body it must:
 	 * nginx would take the reset for a failure. */
 	if (r->body_read)
 		FCGX_Detach(&r->fcgi);
 	FCGX_Finish_r(&r->fcgi);
+}
+
+void web_end(struct web_req *r)
+{
+	finish(r);
 }
 
 /* ---- the loop ---- */
@@ -220,13 +245,14 @@ static void accept_and_serve(struct web_req *r, const struct prefork_app *app, v
 			     const sigset_t *open_mask)
 {
 	struct epoll_event e;
+	atomic_store(&slot->lingers, false);
 	atomic_store(&slot->state, SLOT_IDLE);
 	if (epoll_pwait(epoll, &e, 1, -1, open_mask) <= 0 || asked_to_end)
 		return;
 	set_busy(board, slot);
 	if (FCGX_Accept_r(&r->fcgi) < 0)
 		return; /* another worker was quicker, or the client left */
-	r->headers_done = r->body_read = r->cut = r->has_status = false;
+	r->headers_done = r->body_read = r->cut = r->has_status = r->ended = false;
 	/* Without a body there is still the record that says so, and it may be late: unread, it
 	 * would look like a departure. */
 	if (!has_body(r))

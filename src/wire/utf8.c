@@ -143,3 +143,15 @@ bool utf8_valid(const char *p, size_t n)
 {
 	return !n || valid_run(p, n) == n;
 }
+
+size_t utf8_cut_tail(const char *p, size_t n)
+{
+	for (size_t back = 1; back <= 3 && back <= n; back++) {
+		uint32_t code;
+		if ((p[n - back] & 0xc0) == 0x80)
+			continue;
+		utf8_next(p + n - back, back, &code);
+		return code == UTF8_CUT ? back : 0;
+	}
+	return 0;
+}

@@ -24,6 +24,9 @@ int utf8_finish(struct utf8 *u, struct buf *out);
 /* Whether all of p is valid UTF-8 (no surrogates, nothing past U+10FFFF, no overlong forms). */
 bool utf8_valid(const char *p, size_t n);
 
+/* How many bytes at the end of p begin a sequence and do not end it; at most 3. */
+size_t utf8_cut_tail(const char *p, size_t n);
+
 #define UTF8_LAST 0x10ffffu   /* the last code point */
 #define UTF8_BAD  0xfffffffeu /* not a sequence: its maximal run that is to become one U+FFFD */
 #define UTF8_CUT  0xffffffffu /* the text ends inside a sequence that fits so far */

@@ -1,0 +1,18 @@
+-- Version 3. Executions that can be followed, cancelled and told apart by their context.
+
+-- The context whose turn it waits for; '' is the sandbox's own. Commands wait for nobody.
+ALTER TABLE executions ADD COLUMN context_id TEXT NOT NULL DEFAULT '';
+-- When somebody asked for its end, and what it took.
+ALTER TABLE executions ADD COLUMN cancel_at INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE executions ADD COLUMN cancelled_by TEXT NOT NULL DEFAULT ''
+	CHECK (cancelled_by IN ('', 'interrupt', 'restart', 'kill'));
+-- Why older state was gone when it ran, where its answer is the one that says so.
+ALTER TABLE executions ADD COLUMN lost_reason TEXT NOT NULL DEFAULT '';
+
+-- The environment of a sandbox's later runs. Values are secrets: never logged, shown or audited.
+CREATE TABLE envs (
+	sandbox INTEGER NOT NULL REFERENCES sandboxes (id) ON DELETE CASCADE,
+	name    TEXT    NOT NULL CHECK (name <> ''),
+	value   TEXT    NOT NULL,
+	PRIMARY KEY (sandbox, name)
+) STRICT, WITHOUT ROWID;

@@ -1,0 +1,26 @@
+#include "store/envs.h"
+
+#include "store/db.h"
+
+int env_set(struct store *s, int64_t sandbox, const char *name, const char *value, struct err *err)
+{
+	struct args args = ARGS(NUMBER(sandbox), NAME(name), TEXT(value, ENV_VALUE_MAX));
+	return db_write(s, SQL_ENV_SET, args, NULL, err);
+}
+
+int env_each(struct store *s, int64_t sandbox, env_fn *fn, void *ctx, struct err *err)
+{
+	_query_ sqlite3_stmt *st = NULL;
+	if (db_query(s, SQL_ENV_LIST, ARGS(NUMBER(sandbox)), &st, err) < 0)
+		return -1;
+	for (;;) {
+		bool there;
+		if (db_row(s, st, &there, err) < 0)
+			return -1;
+		if (!there)
+			return 0;
+		if (fn(ctx, (const char *)sqlite3_column_text(st, 0),
+		       (const char *)sqlite3_column_text(st, 1)) < 0)
+			return err_set(err, ERR_LIMIT, "more than %d variables", ENVS_MAX);
+	}
+}

@@ -1,0 +1,18 @@
+/* Server-sent events, as the HTML standard has them. */
+#ifndef WIRE_SSE_H
+#define WIRE_SSE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct buf;
+
+/* The number in a Last-Event-ID field. Our ids are numbers as eventlog counts them, in decimal and
+ * without anything else: no sign, blank or leading zero. 0, or -1 when it is none of ours, also
+ * past 64 bits; *seq is written only on 0. */
+int sse_id_parse(const char *field, uint64_t *seq);
+
+/* Append one event; json, n bytes, has no line break. 0, or -1 when out is full. */
+int sse_put(struct buf *out, uint64_t id, const char *name, const char *json, size_t n);
+
+#endif
