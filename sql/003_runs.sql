@@ -16,3 +16,6 @@ CREATE TABLE envs (
 	value   TEXT    NOT NULL,
 	PRIMARY KEY (sandbox, name)
 ) STRICT, WITHOUT ROWID;
+
+-- How long it took to make.
+ALTER TABLE sandboxes ADD COLUMN create_ms INTEGER NOT NULL DEFAULT 0;

@@ -105,6 +105,8 @@ static int read_context(struct call *c, struct json_object *o, struct order *ord
 	if (body_text(c, o, "language", &order->req.language, &n) < 0 ||
 	    body_text(c, o, "context_id", &order->req.context_id, &n) < 0)
 		return -1;
+	if (order->req.language && !strcmp(order->req.language, "python"))
+		order->req.language = NULL; /* the sandbox's own context */
 	if (order->req.language && order->req.context_id) {
 		answer_problem(c, BAD_REQUEST,
 			       "send 'language' or 'context_id': a context has one");

@@ -28,6 +28,17 @@ void op_execution(struct call *c);
 void op_events(struct call *c);
 void op_cancel(struct call *c);
 
+/* contexts.c */
+void op_contexts(struct call *c);
+void op_context_create(struct call *c);
+void op_context_restart(struct call *c);
+void op_context_remove(struct call *c);
+
+/* upkeep.c */
+void op_envs(struct call *c);
+void op_keepalive(struct call *c);
+void op_metrics(struct call *c);
+
 /* files.c */
 void op_upload(struct call *c);
 void op_download(struct call *c);

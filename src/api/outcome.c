@@ -77,6 +77,15 @@ static enum problem explain(struct call *c, const struct run_report *report, con
 		return COMPLETION_UNKNOWN;
 	case RUN_REFUSED:
 		snprintf(c->inner, sizeof c->inner, "%s", err->text);
+		if (report->no_context && err->code == ERR_NOT_FOUND) {
+			snprintf(detail, size, "this sandbox has no such context");
+			return CONTEXT_NOT_FOUND;
+		}
+		if (report->no_context) {
+			snprintf(detail, size,
+				 "this sandbox's template does not run that language");
+			return BAD_REQUEST;
+		}
 		if (!report->no_interpreter)
 			return err->code ? problem_of(err) : PROVIDER_ERROR;
 		snprintf(detail, size, "this sandbox's template runs no code; use 'command'");

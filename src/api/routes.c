@@ -33,6 +33,13 @@ ROW("GET",  A "executions",             WHO_USER, SCOPE_READ, 0, POOL_QUICK, DIA
 ROW("GET",  A "executions/{id}",        WHO_USER, SCOPE_READ, 0, POOL_QUICK, DIALECT_A, false, "execution",  op_execution),
 ROW("GET",  A "executions/{id}/events", WHO_USER, SCOPE_READ, 0, POOL_EXEC,  DIALECT_A, false, "events",     op_events),
 ROW("DELETE", A "executions/{id}",      WHO_USER, SCOPE_RUN,  0, POOL_EXEC,  DIALECT_A, true,  "cancel",     op_cancel),
+ROW("GET",  A "contexts",               WHO_USER, SCOPE_READ, 0, POOL_EXEC,  DIALECT_A, false, "contexts",   op_contexts),
+ROW("POST", A "contexts",               WHO_USER, SCOPE_RUN,  64 * KIB, POOL_EXEC, DIALECT_A, true, "context_create", op_context_create),
+ROW("POST", A "contexts/{id}/restart",  WHO_USER, SCOPE_RUN,  4 * KIB, POOL_EXEC, DIALECT_A, true, "context_restart", op_context_restart),
+ROW("DELETE", A "contexts/{id}",        WHO_USER, SCOPE_RUN,  0, POOL_EXEC,  DIALECT_A, true,  "context_remove", op_context_remove),
+ROW("POST", A "envs",                   WHO_USER, SCOPE_RUN,  1024 * KIB, POOL_EXEC, DIALECT_A, true, "envs", op_envs),
+ROW("POST", A "keepalive",              WHO_USER, SCOPE_RUN,  4 * KIB, POOL_EXEC, DIALECT_A, true, "keepalive", op_keepalive),
+ROW("GET",  A "metrics",                WHO_USER, SCOPE_READ, 0, POOL_EXEC,  DIALECT_A, false, "metrics", op_metrics),
 ROW("GET",  A "files",    WHO_USER, SCOPE_READ,  0,          POOL_EXEC,  DIALECT_A, false, "files",    op_files),
 
 ROW("POST", B "start",    WHO_USER, SCOPE_RUN,   64 * KIB,   POOL_EXEC,  DIALECT_B, true,  "start",    op_start),
@@ -46,6 +53,13 @@ ROW("GET",  B "executions",             WHO_USER, SCOPE_READ, 0, POOL_QUICK, DIA
 ROW("GET",  B "executions/{id}",        WHO_USER, SCOPE_READ, 0, POOL_QUICK, DIALECT_B, false, "execution",  op_execution),
 ROW("GET",  B "executions/{id}/events", WHO_USER, SCOPE_READ, 0, POOL_EXEC,  DIALECT_B, false, "events",     op_events),
 ROW("DELETE", B "executions/{id}",      WHO_USER, SCOPE_RUN,  0, POOL_EXEC,  DIALECT_B, true,  "cancel",     op_cancel),
+ROW("GET",  B "contexts",               WHO_USER, SCOPE_READ, 0, POOL_EXEC,  DIALECT_B, false, "contexts",   op_contexts),
+ROW("POST", B "contexts",               WHO_USER, SCOPE_RUN,  64 * KIB, POOL_EXEC, DIALECT_B, true, "context_create", op_context_create),
+ROW("POST", B "contexts/{id}/restart",  WHO_USER, SCOPE_RUN,  4 * KIB, POOL_EXEC, DIALECT_B, true, "context_restart", op_context_restart),
+ROW("DELETE", B "contexts/{id}",        WHO_USER, SCOPE_RUN,  0, POOL_EXEC,  DIALECT_B, true,  "context_remove", op_context_remove),
+ROW("POST", B "envs",                   WHO_USER, SCOPE_RUN,  1024 * KIB, POOL_EXEC, DIALECT_B, true, "envs", op_envs),
+ROW("POST", B "keepalive",              WHO_USER, SCOPE_RUN,  4 * KIB, POOL_EXEC, DIALECT_B, true, "keepalive", op_keepalive),
+ROW("GET",  B "metrics",                WHO_USER, SCOPE_READ, 0, POOL_EXEC,  DIALECT_B, false, "metrics", op_metrics),
 ROW("GET",  B "files",    WHO_USER, SCOPE_READ,  0,          POOL_EXEC,  DIALECT_B, false, "files",    op_files),
 };
 /* clang-format on */

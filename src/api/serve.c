@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/log.h"
+#include "core/initial.h"
 #include "store/audit.h"
 #include "store/executions.h"
 #include "store/leases.h"
@@ -58,6 +59,14 @@ static void log_provider_call(void *ctx, const struct e2b_last *last, const stru
 		 err ? log_plain(text, err->text) : "", err ? "\"" : "");
 }
 
+static void complain(void *ctx, const struct err *err)
+{
+	const struct worker *w = ctx;
+	char text[LOG_PLAIN];
+	log_line(LOG_ERROR, "request_id=%s op=start error=\"%s\"",
+		 w->call ? w->call->request_id : "", log_plain(text, err->text));
+}
+
 static void close_worker(void *worker)
 {
 	struct worker *w = worker;
@@ -80,7 +89,11 @@ static void *open_worker(void *ctx, struct board *board, struct slot *slot, stru
 		return NULL;
 	}
 	*w = (struct worker){ .settings = s,
-			      .core = { .settings = s, .sleep = sleep_on, .wake = wake, .ctx = w },
+			      .core = { .settings = s,
+					.sleep = sleep_on,
+					.wake = wake,
+					.complain = complain,
+					.ctx = w },
 			      .board = board,
 			      .slot = slot };
 	const struct store_config store = { .path = s->db, .slot = slot_number(board, slot) };
@@ -266,6 +279,10 @@ static int reload(void *ctx, struct err *err)
 	struct settings fresh;
 	if (settings_load(&fresh, config->file, err) < 0)
 		return -1;
+	if (initial_check(&fresh, err) < 0) {
+		settings_free(&fresh);
+		return -1;
+	}
 	settings_free(&config->settings);
 	config->settings = fresh;
 	log_set_level(fresh.log_level);
@@ -287,6 +304,11 @@ static void tend(void *ctx)
 	else if (n)
 		log_line(LOG_WARN, "op=tend unfinished_executions=%zu", n);
 	store_free(store);
+}
+
+int serve_check(const struct serve_config *config, struct err *err)
+{
+	return initial_check(&config->settings, err);
 }
 
 struct prefork_app serve_app(struct serve_config *config)

@@ -10,6 +10,9 @@ struct serve_config {
 	const char *file; /* of the settings, read again at SIGHUP; NULL: only the environment */
 };
 
+/* Whether the settings can be used; a sentence for a person when not. */
+int serve_check(const struct serve_config *config, struct err *err);
+
 /* The application over a configuration that outlives it. */
 struct prefork_app serve_app(struct serve_config *config);
 

@@ -3,8 +3,10 @@
 #include <poll.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "core/deadman.h"
+#include "core/initial.h"
 
 #define SEARCH_TRIES 6
 #define SEARCH_MS    500
@@ -47,7 +49,15 @@ static int create(struct core *c, const struct session *want, const struct sandb
 		  struct e2b_sandbox *out, struct err *err)
 {
 	const struct settings *s = c->settings;
-	/* Ours come last: where a name is there twice, the later one counts. */
+	struct e2b_pair envs[INITIAL_ENVS_MAX + SESSION_ENVS_MAX];
+	_free_ char *text = NULL;
+	size_t nenvs;
+	if (initial_envs(s, envs, &nenvs, &text, err) < 0)
+		return -1;
+	/* The caller's come last: where a name is there twice, the later one counts. */
+	for (size_t i = 0; i < want->nenvs && i < SESSION_ENVS_MAX; i++)
+		envs[nenvs++] = want->envs[i];
+	/* And here ours. */
 	struct e2b_pair labels[SESSION_METADATA_MAX + 3];
 	size_t n = want->nmetadata < SESSION_METADATA_MAX ? want->nmetadata : SESSION_METADATA_MAX;
 	for (size_t i = 0; i < n; i++)
@@ -60,8 +70,8 @@ static int create(struct core *c, const struct session *want, const struct sandb
 		.timeout_secs = deadman_secs(s, s->max_lifetime),
 		.metadata = labels,
 		.nmetadata = n,
-		.envs = want->envs,
-		.nenvs = want->nenvs,
+		.envs = envs,
+		.nenvs = nenvs,
 	};
 	const struct e2b_wait wait = core_patience(c);
 	return e2b_create(c->e2b, &what, out, &wait, err);
@@ -139,6 +149,21 @@ static int record(struct core *c, const struct sandbox_row *row, const struct e2
 	return -1;
 }
 
+/* What every new one is given. That takes its time, in which others have to wait. A sandbox without
+ * its packages is better than none, and whoever runs the program is told. */
+static void furnish(struct core *c, const struct sandbox_row *row, const struct e2b_sandbox *sb)
+{
+	const struct settings *s = c->settings;
+	const int64_t until =
+		clock_real_us() + (s->execution_timeout + s->provider_timeout) * SECOND_US;
+	struct err err;
+	if (!s->init_packages)
+		return;
+	sandbox_claim_longer(c->store, row->id, row->nonce, until, &err);
+	if (initial_packages(c, sb, &err) < 0 && c->complain)
+		c->complain(c->ctx, &err);
+}
+
 /* The maker is gone. If what it asked for is not there, its request may still be on its way: that
  * row is given up, and the next one has a nonce of its own. */
 static enum outcome take_over(struct core *c, const struct sandbox_row *row,
@@ -157,11 +182,13 @@ int ledger_make(struct core *c, const struct session *want, const struct sandbox
 	enum outcome outcome =
 		adopting ? take_over(c, row, &sb, err) : obtain(c, want, row, &sb, err);
 	int rc = -1;
-	if (outcome == OBTAINED)
+	if (outcome == OBTAINED) {
+		furnish(c, row, &sb);
 		rc = record(c, row, &sb, err);
-	else if (outcome == NOTHING)
+	}
+	if (outcome == NOTHING)
 		sandbox_failed(c->store, row->id, row->nonce, &ignored);
-	else
+	if (outcome == UNKNOWN)
 		sandbox_given_up(c->store, row->id, row->nonce, &ignored);
 	session_key(key, row->owner, row->session_id);
 	c->wake(c->ctx, key);

@@ -27,6 +27,7 @@ struct run_report {
 	enum execution_state state;
 	bool not_run;        /* the sandbox was gone before anything ran: another may be tried */
 	bool no_interpreter; /* RUN_REFUSED: nothing in this sandbox runs code, only commands */
+	bool no_context;     /* RUN_REFUSED: there is no such context, or no such language */
 	bool log_lost;       /* the event log could not be written in part */
 	bool restarted;      /* it could not be interrupted; its context's variables are lost */
 	bool killed;         /* nor could its context be restarted: its sandbox was ended */

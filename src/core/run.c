@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "core/deadman.h"
 #include "core/running.h"
+#include "e2b/contexts.h"
 #include "e2b/run.h"
 #include "store/leases.h"
 
@@ -77,7 +78,7 @@ static void probe(struct running *r)
 		.deadline_mono_us = clock_mono_us() + r->c->settings->provider_timeout * SECOND_US
 	};
 	r->out->restarted = true;
-	if (e2b_restart_context(r->c->e2b, &r->sandbox, req->context_id,
+	if (e2b_context_restart(r->c->e2b, &r->sandbox, req->context_id,
 				req->language ? req->language : "python", &wait, &err) < 0) {
 		r->out->killed = true;
 		session_end(r->c, r->req->row, END_CANCEL_KILL, &killed, &err);
@@ -161,6 +162,8 @@ static enum run_end judge(struct running *r, const struct err *err)
 		return running_sandbox_ended(r, &end) ? end : RUN_LOST;
 	}
 	r->out->no_interpreter = !ran && !r->req->argv && last.why == E2B_WHY_PORT_CLOSED;
+	r->out->no_context = !ran && ((r->req->context_id && err->code == ERR_NOT_FOUND) ||
+				      (r->req->language && err->code == ERR_INVALID));
 	return ran ? RUN_UNKNOWN : RUN_REFUSED;
 }
 

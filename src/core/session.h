@@ -26,6 +26,8 @@ struct core {
 	int (*sleep)(void *ctx, const char *key, int ms);
 	/* Something about this key has changed. */
 	void (*wake)(void *ctx, const char *key);
+	/* Something went wrong that nobody's call fails for; may be NULL. */
+	void (*complain)(void *ctx, const struct err *err);
 	void *ctx;
 };
 
@@ -48,6 +50,7 @@ struct session {
 };
 
 #define SESSION_METADATA_MAX 100
+#define SESSION_ENVS_MAX     100
 
 /* Whether a client may call a session so: 1 to 128 of A-Z a-z 0-9 . _ ~ : - */
 bool session_id_valid(const char *id);

@@ -55,6 +55,14 @@ int body_code(struct buf *out, const struct e2b_code *code)
 	return buf_adds(out, "}");
 }
 
+int body_context(struct buf *out, const char *language, const char *cwd)
+{
+	if (buf_adds(out, "{\"language\":") || put_text(out, language ? language : "python") ||
+	    put_member(out, "cwd", cwd))
+		return -1;
+	return buf_adds(out, "}");
+}
+
 int body_command(struct buf *out, const struct e2b_command *command)
 {
 	if (buf_adds(out, "{\"process\":{\"cmd\":") || put_text(out, command->argv[0]) ||

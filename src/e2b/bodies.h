@@ -9,6 +9,7 @@
 int body_create(struct buf *out, const struct e2b_create *what, bool v1);
 int body_timeout(struct buf *out, int secs);
 int body_code(struct buf *out, const struct e2b_code *code);
+int body_context(struct buf *out, const char *language, const char *cwd);
 int body_command(struct buf *out, const struct e2b_command *command);
 int body_signal(struct buf *out, int pid, const char *signal);
 

@@ -48,11 +48,6 @@ struct e2b_code {
 int e2b_run_code(struct e2b *c, const struct e2b_sandbox *sb, const struct e2b_code *code,
 		 e2b_event_fn *fn, void *ctx, const struct e2b_wait *wait, struct err *err);
 
-/* Restart the context of that id, or with NULL the oldest of that language: for one that does not
- * come back from an interrupt. Its variables are lost. */
-int e2b_restart_context(struct e2b *c, const struct e2b_sandbox *sb, const char *context_id,
-			const char *language, const struct e2b_wait *wait, struct err *err);
-
 struct e2b_command {
 	const char *const *argv; /* NULL-terminated */
 	const char *cwd;         /* NULL: the template's */

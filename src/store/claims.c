@@ -115,6 +115,14 @@ int sandbox_claim(struct store *s, const struct claim *want, struct sandbox_row 
 	return 0;
 }
 
+int sandbox_claim_longer(struct store *s, int64_t id, const char *nonce, int64_t deadline,
+			 struct err *err)
+{
+	return db_expect(s, SQL_SANDBOX_CLAIM_LONGER,
+			 ARGS(NUMBER(id), NAME(nonce), NUMBER(deadline)),
+			 "the sandbox is not starting any more", err);
+}
+
 int sandbox_started(struct store *s, int64_t id, const char *nonce,
 		    const struct sandbox_facts *facts, struct err *err)
 {

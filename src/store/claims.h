@@ -44,6 +44,10 @@ struct sandbox_facts {
 	int64_t idle_us;           /* it ends when unused for so long */
 };
 
+/* Its maker needs more time than it thought. */
+int sandbox_claim_longer(struct store *s, int64_t id, const char *nonce, int64_t deadline,
+			 struct err *err);
+
 /* starting -> running, by nonce. Whoever gets ERR_CONFLICT was overtaken: it reads the row again
  * and kills the sandbox that it holds, unless that is the one in the row. */
 int sandbox_started(struct store *s, int64_t id, const char *nonce,

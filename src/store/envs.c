@@ -24,3 +24,16 @@ int env_each(struct store *s, int64_t sandbox, env_fn *fn, void *ctx, struct err
 			return err_set(err, ERR_LIMIT, "more than %d variables", ENVS_MAX);
 	}
 }
+
+static int count_one(void *ctx, const char *name, const char *value)
+{
+	(void)name;
+	(void)value;
+	return ++*(int *)ctx > ENVS_MAX ? -1 : 0;
+}
+
+int env_check(struct store *s, int64_t sandbox, struct err *err)
+{
+	int n = 0;
+	return env_each(s, sandbox, count_one, &n, err);
+}

@@ -13,6 +13,9 @@
 /* Set one, or change it. */
 int env_set(struct store *s, int64_t sandbox, const char *name, const char *value, struct err *err);
 
+/* ERR_LIMIT when there are more than ENVS_MAX. */
+int env_check(struct store *s, int64_t sandbox, struct err *err);
+
 /* Called for each, in the order of names; the texts live until it returns. */
 typedef int env_fn(void *ctx, const char *name, const char *value);
 int env_each(struct store *s, int64_t sandbox, env_fn *fn, void *ctx, struct err *err);

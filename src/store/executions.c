@@ -107,16 +107,25 @@ int execution_started(struct store *s, const char *id, struct err *err)
 			 "there is no such unfinished execution", err);
 }
 
-int execution_ahead(struct store *s, const char *id, int64_t *n, struct err *err)
+static int count(struct store *s, enum sql id, struct args args, int64_t *n, struct err *err)
 {
 	_query_ sqlite3_stmt *st = NULL;
 	bool there;
-	if (db_query(s, SQL_EXECUTION_AHEAD, ARGS(NAME(id)), &st, err) < 0 ||
-	    db_row(s, st, &there, err) < 0)
+	if (db_query(s, id, args, &st, err) < 0 || db_row(s, st, &there, err) < 0)
 		return -1;
 	struct reader r = READER(st);
 	*n = read_number(&r);
 	return 0;
+}
+
+int execution_ahead(struct store *s, const char *id, int64_t *n, struct err *err)
+{
+	return count(s, SQL_EXECUTION_AHEAD, ARGS(NAME(id)), n, err);
+}
+
+int execution_count(struct store *s, int64_t sandbox, int64_t *n, struct err *err)
+{
+	return count(s, SQL_EXECUTION_COUNT, ARGS(NUMBER(sandbox)), n, err);
 }
 
 int execution_cancel(struct store *s, const char *id, struct err *err)

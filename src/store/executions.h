@@ -59,6 +59,9 @@ int execution_began_since(struct store *s, int64_t sandbox, const char *context_
 /* How many unfinished ones of its context came before it. */
 int execution_ahead(struct store *s, const char *id, int64_t *n, struct err *err);
 
+/* Of one sandbox, ended or not. */
+int execution_count(struct store *s, int64_t sandbox, int64_t *n, struct err *err);
+
 /* Somebody wants its end; whoever runs it sees to that. Again, and after its end, is no error. */
 int execution_cancel(struct store *s, const char *id, struct err *err);
 int execution_is_cancelled(struct store *s, const char *id, bool *cancelled, struct err *err);

@@ -83,6 +83,7 @@ static int sandbox_read(sqlite3_stmt *st, struct sandbox_row *out, struct err *e
 	out->destroyed_at = read_number(&r);
 	out->state_lost = read_number(&r) != 0;
 	out->lost_reason = end_reason_read(&r);
+	out->create_ms = read_number(&r);
 	return read_end(&r, err);
 }
 

@@ -73,6 +73,7 @@ struct sandbox_row {
 	int64_t destroyed_at;                    /* 0 until ended */
 	bool state_lost;             /* its user has yet to hear that older state is gone */
 	enum end_reason lost_reason; /* why that is so; stays after it was told */
+	int64_t create_ms;           /* how long it took to make */
 };
 
 /* The live one of a session; the one the provider or the ledger calls so, live or not.

@@ -7,7 +7,8 @@
 	"SELECT id, owner, session_id, generation, sandbox_id, type, template, status, "           \
 	"created_at, last_activity, expires_at, lifetime_at, provider_end_at, nonce, "             \
 	"claim_deadline, claim_slot, claim_pid, claim_start, envd_token, traffic_token, domain, "  \
-	"agent_id, task_id, end_reason, destroyed_at, state_lost, lost_reason FROM sandboxes "
+	"agent_id, task_id, end_reason, destroyed_at, state_lost, lost_reason, create_ms "         \
+	"FROM sandboxes "
 /* The words of the partial index, without which it is not used. */
 #define LIVE "status IN ('starting', 'running', 'paused') "
 #define UP   "status IN ('running', 'paused') "
@@ -64,10 +65,13 @@ const char *const sql_text[SQL_COUNT] = {
 	[SQL_SANDBOX_ADOPT] = "UPDATE sandboxes SET claim_deadline = ?3, claim_slot = ?4, "
 			      "claim_pid = ?5, claim_start = ?6 "
 			      "WHERE id = ?1 AND nonce = ?2 AND status = 'starting'",
+	[SQL_SANDBOX_CLAIM_LONGER] = "UPDATE sandboxes SET claim_deadline = ?3 "
+				     "WHERE id = ?1 AND nonce = ?2 AND status = 'starting'",
 	[SQL_SANDBOX_STARTED] =
 		"UPDATE sandboxes SET status = 'running', sandbox_id = ?3, envd_token = ?4, "
 		"traffic_token = ?5, domain = ?6, provider_end_at = ?7, lifetime_at = ?8, "
-		"expires_at = min(?8, ?9 + ?10), last_activity = ?9 "
+		"expires_at = min(?8, ?9 + ?10), last_activity = ?9, "
+		"create_ms = (?9 - created_at) / 1000 "
 		"WHERE id = ?1 AND nonce = ?2 AND status = 'starting'",
 	[SQL_SANDBOX_FAILED] =
 		"UPDATE sandboxes SET status = 'ended', end_reason = 'start_failed', "
@@ -135,6 +139,7 @@ const char *const sql_text[SQL_COUNT] = {
 		"AND other.sandbox = own.sandbox AND other.seq < own.seq "
 		"AND other.kind <> 'command' AND other.context_id = own.context_id "
 		"AND other.state IN ('queued', 'running')",
+	[SQL_EXECUTION_COUNT] = "SELECT count(*) FROM executions WHERE sandbox = ?1",
 	[SQL_EXECUTION_CANCEL] = "UPDATE executions SET cancel_at = ?2 "
 				 "WHERE id = ?1 AND cancel_at = 0 AND " UNFINISHED,
 	[SQL_EXECUTION_IS_CANCELLED] = "SELECT cancel_at <> 0 FROM executions WHERE id = ?1",

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "e2b/remote_files.h"
+#include "e2b/contexts.h"
 #include "e2b/run.h"
 #include "live_engine.h"
 
@@ -194,10 +195,10 @@ static void code_runs_and_keeps_its_state(void **state)
 	assert_true(r.runs == 1 && r.ends == 1);
 	WORKS(run_code(&r, "1/0", NULL, &err));
 	assert_string_equal(r.log.p, "!ZeroDivisionError");
-	WORKS(e2b_restart_context(client, &box, NULL, "python", NULL, &err));
+	WORKS(e2b_context_restart(client, &box, NULL, "python", NULL, &err));
 	WORKS(run_code(&r, "x", NULL, &err));
 	assert_string_equal(r.log.p, "!NameError");
-	FAILS(e2b_restart_context(client, &box, NULL, "cobol", NULL, &err), ERR_NOT_FOUND);
+	FAILS(e2b_context_restart(client, &box, NULL, "cobol", NULL, &err), ERR_NOT_FOUND);
 	const struct e2b_code wrong = { .code = "1", .ncode = 1, .context_id = "nobody" };
 	FAILS(e2b_run_code(client, &box, &wrong, on_event, &r, NULL, &err), ERR_NOT_FOUND);
 	assert_int_equal(e2b_last(client)->why, E2B_WHY_OTHER);
