@@ -63,7 +63,7 @@ test_eventlog_OBJS         := core/eventlog.o
 test_result_OBJS           := core/result.o core/report.o core/eventlog.o $(test_store_OBJS)
 test_packages_OBJS         := core/packages.o
 test_run_live_OBJS        := $(addprefix core/,run.o run_calls.o record.o report.o result.o eventlog.o) $(session_OBJS) $(test_store_OBJS) $(test_e2b_OBJS)
-test_install_live_OBJS    := core/install.o core/packages.o $(test_run_live_OBJS)
+test_install_live_OBJS    := core/install.o $(test_run_live_OBJS)
 test_routes_OBJS          := $(foreach layer,api core store e2b web,$(patsubst src/%.c,%.o,$(wildcard src/$(layer)/*.c)))
 test_upload_live_OBJS     := core/upload.o $(session_OBJS) $(test_store_OBJS) $(test_e2b_OBJS)
 

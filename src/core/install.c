@@ -43,6 +43,7 @@ struct installing {
 	const struct install_plan *plan;
 	char python[PYTHON_MAX];
 	bool no_interpreter;
+	struct buf said; /* the end of pip's stderr */
 	const char *argv[1 + PIP_WORDS + INSTALL_PACKAGES_MAX + 1];
 };
 
@@ -180,6 +181,76 @@ static int look_for_packages(void *ctx, struct running *r, struct err *err)
 	return rc;
 }
 
+/* ---- why pip has failed ---- */
+
+#define SAID_MAX (32u << 10)
+
+static void on_stderr(void *ctx, const char *p, size_t n)
+{
+	struct buf *said = &((struct installing *)ctx)->said;
+	if (n > SAID_MAX / 2) {
+		p += n - SAID_MAX / 2;
+		n = SAID_MAX / 2;
+	}
+	if (said->len + n > SAID_MAX)
+		buf_drop(said, said->len + n - SAID_MAX);
+	buf_add(said, p, n);
+}
+
+/* The first that fits counts: where there is no network, pip also finds no version. */
+static const struct {
+	const char *mark, *name, *sentence;
+} causes[] = {
+	{ "No space left on device", "NoSpace", "the sandbox's disk is full" },
+	{ "Disk quota exceeded", "NoSpace", "the sandbox's disk is full" },
+	{ "Temporary failure in name resolution", "NoNetwork",
+	  "the sandbox cannot reach the package index: it has no network" },
+	{ "Name or service not known", "NoNetwork",
+	  "the sandbox cannot reach the package index: it has no network" },
+	{ "Network is unreachable", "NoNetwork",
+	  "the sandbox cannot reach the package index: it has no network" },
+	{ "Failed to establish a new connection", "NoNetwork",
+	  "the sandbox cannot reach the package index" },
+	{ "ConnectTimeoutError", "NoNetwork", "the sandbox cannot reach the package index" },
+	{ "ResolutionImpossible", "Conflict",
+	  "the packages need versions that exclude each other" },
+	{ "conflicting dependencies", "Conflict",
+	  "the packages need versions that exclude each other" },
+	{ "from versions: none", "NoSuchPackage", "the package index has no such package" },
+	{ "Could not find a version that satisfies", "NoSuchVersion",
+	  "the package index has no such version" },
+	{ "No matching distribution found", "NoSuchPackage",
+	  "the package index has no such package" },
+};
+
+/* What pip says last is mostly what it is about. */
+static const char *last_error(struct buf *said)
+{
+	static const char mark[] = "ERROR: ";
+	const char *found = "";
+	for (const char *at = said->p; at && (at = strstr(at, mark)); at += sizeof mark - 1)
+		found = at;
+	said->p[(found - said->p) + strcspn(found, "\n")] = '\0';
+	return found;
+}
+
+static void say_why(void *ctx, struct running *r)
+{
+	struct installing *in = ctx;
+	char text[1024];
+	if (!in->said.len)
+		return;
+	for (size_t i = 0; i < sizeof causes / sizeof *causes; i++) {
+		if (!memmem(in->said.p, in->said.len, causes[i].mark, strlen(causes[i].mark)))
+			continue;
+		const char *more = strstr(in->said.p, "ERROR: ") ? last_error(&in->said) : "";
+		snprintf(text, sizeof text, "%s%s%.700s", causes[i].sentence, *more ? "\n" : "",
+			 more);
+		run_fail(r, causes[i].name, text);
+		return;
+	}
+}
+
 /* ---- running it ---- */
 
 static int join(struct buf *out, const struct install_plan *plan)
@@ -193,9 +264,11 @@ static int join(struct buf *out, const struct install_plan *plan)
 int install_run(struct core *c, const struct run_request *base, const struct install_plan *plan,
 		struct run_report *out, struct err *err)
 {
-	struct installing in = { .plan = plan };
+	struct installing in = { .plan = plan, .said = BUF(SAID_MAX) };
 	const struct run_steps steps = { .before = find_python,
 					 .after = look_for_packages,
+					 .failed = say_why,
+					 .heard = on_stderr,
 					 .ctx = &in };
 	struct buf input = BUF(LIST_MAX);
 	size_t n = 0;
@@ -218,5 +291,6 @@ int install_run(struct core *c, const struct run_request *base, const struct ins
 	req.steps = &steps;
 	int rc = run_execution(c, &req, out, err);
 	buf_free(&input);
+	buf_free(&in.said);
 	return rc;
 }

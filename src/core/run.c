@@ -270,6 +270,8 @@ static int run_command(struct running *r, struct err *err)
 		return -1;
 	if (running_command(r, err) < 0)
 		return -1;
+	if (r->out->exit_code != 0 && steps->failed)
+		steps->failed(steps->ctx, r);
 	return steps->after && r->out->exit_code == 0 ? steps->after(steps->ctx, r, err) : 0;
 }
 

@@ -16,10 +16,12 @@ struct running; /* an execution under way */
 
 /* What is done around a command as part of its execution: within its limit, watched like it, and
  * ended with it. A step is 0, or -1 when a call of its own failed, which is judged as if it were
- * the command's. Either may be NULL. */
+ * the command's. Each may be NULL. */
 struct run_steps {
 	int (*before)(void *ctx, struct running *r, struct err *err);
 	int (*after)(void *ctx, struct running *r, struct err *err); /* only after exit status 0 */
+	void (*failed)(void *ctx, struct running *r);      /* after another one: may say why */
+	void (*heard)(void *ctx, const char *p, size_t n); /* pieces of its stderr */
 	void *ctx;
 };
 

@@ -280,6 +280,8 @@ static int on_event(void *ctx, const struct e2b_event *e)
 	case E2B_STDOUT:
 	case E2B_STDERR:
 		record_text(&r->record, e->type == E2B_STDERR, e->text, e->ntext);
+		if (e->type == E2B_STDERR && r->req->steps && r->req->steps->heard)
+			r->req->steps->heard(r->req->steps->ctx, e->text, e->ntext);
 		break;
 	case E2B_RESULT:
 		record_result(&r->record, e->result);

@@ -92,10 +92,8 @@ static void the_main_result_follows_the_output(void **state)
 {
 	(void)state;
 	adds(EVENT_STDOUT, "no newline");
-	adds(EVENT_RESULT,
-	     "{\"text\":\"shown\",\"is_main_result\":false,\"extra\":{}}");
-	adds(EVENT_RESULT,
-	     "{\"text\":\"2\",\"png\":\"QUJD\",\"is_main_result\":true}");
+	adds(EVENT_RESULT, "{\"text\":\"shown\",\"is_main_result\":false,\"extra\":{}}");
+	adds(EVENT_RESULT, "{\"text\":\"2\",\"png\":\"QUJD\",\"is_main_result\":true}");
 	read_result();
 	assert_string_equal(text("output"), "no newline\n2\n");
 	assert_string_equal(text("text"), "2");

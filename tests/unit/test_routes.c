@@ -11,12 +11,11 @@
 #define A "/api/v1/session/"
 #define B "/api/v1/sessions/"
 
-static const struct route *route;
-static char session[64], allow[ROUTE_ALLOW];
+static struct route_match match;
 
 static enum route_answer find(const char *method, const char *uri)
 {
-	return routes_find(method, uri, &route, session, sizeof session, allow);
+	return routes_find(method, uri, &match);
 }
 
 static void every_row_says_who_may(void **state)
@@ -33,7 +32,7 @@ static void each_row_is_found_by_its_own_path(void **state)
 	(void)state;
 	for (size_t i = 0; routes_at(i); i++) {
 		assert_int_equal(find(routes_at(i)->method, routes_at(i)->path), ROUTE_FOUND);
-		assert_ptr_equal(route, routes_at(i));
+		assert_ptr_equal(match.route, routes_at(i));
 	}
 }
 
@@ -41,15 +40,29 @@ static void the_session_is_the_raw_segment(void **state)
 {
 	(void)state;
 	assert_int_equal(find("GET", A "a%2Fb/sandbox/status?x=/y"), ROUTE_FOUND);
-	assert_string_equal(session, "a%2Fb");
-	assert_int_equal(route->dialect, DIALECT_A);
+	assert_string_equal(match.session, "a%2Fb");
+	assert_int_equal(match.route->dialect, DIALECT_A);
 	assert_int_equal(find("POST", B "s1/sandbox/start"), ROUTE_FOUND);
-	assert_string_equal(session, "s1");
-	assert_int_equal(route->dialect, DIALECT_B);
+	assert_string_equal(match.session, "s1");
+	assert_int_equal(match.route->dialect, DIALECT_B);
 	assert_int_equal(find("GET", A "/sandbox/status"), ROUTE_FOUND);
-	assert_string_equal(session, "");
+	assert_string_equal(match.session, "");
 	assert_int_equal(find("GET", "/healthz"), ROUTE_FOUND);
-	assert_string_equal(session, "");
+	assert_string_equal(match.session, "");
+}
+
+static void the_second_segment_is_another_id(void **state)
+{
+	(void)state;
+	assert_int_equal(find("GET", A "s1/sandbox/executions/x_1/events?after=2"), ROUTE_FOUND);
+	assert_string_equal(match.session, "s1");
+	assert_string_equal(match.id, "x_1");
+	assert_int_equal(find("GET", A "s1/sandbox/executions/a%2Fb"), ROUTE_FOUND);
+	assert_string_equal(match.id, "a%2Fb");
+	assert_int_equal(find("GET", A "s1/sandbox/executions"), ROUTE_FOUND);
+	assert_string_equal(match.id, "");
+	assert_int_equal(find("POST", A "s1/sandbox/executions/x_1"), ROUTE_OTHER_METHOD);
+	assert_string_equal(match.allow, "GET, HEAD, DELETE");
 }
 
 static void what_only_resembles_a_route_is_none(void **state)
@@ -79,9 +92,9 @@ static void another_method_is_told_which(void **state)
 {
 	(void)state;
 	assert_int_equal(find("GET", A "s/sandbox/start"), ROUTE_OTHER_METHOD);
-	assert_string_equal(allow, "POST");
+	assert_string_equal(match.allow, "POST");
 	assert_int_equal(find("DELETE", A "s/sandbox/status"), ROUTE_OTHER_METHOD);
-	assert_string_equal(allow, "GET, HEAD");
+	assert_string_equal(match.allow, "GET, HEAD");
 	assert_int_equal(find("HEAD", A "s/sandbox/status"), ROUTE_FOUND);
 	assert_int_equal(find("get", A "s/sandbox/status"), ROUTE_OTHER_METHOD);
 }
@@ -89,11 +102,11 @@ static void another_method_is_told_which(void **state)
 static void a_long_segment_is_cut_not_written_past_its_end(void **state)
 {
 	(void)state;
-	char uri[512] = A;
-	memset(uri + strlen(A), 'x', 300);
-	memcpy(uri + strlen(A) + 300, "/sandbox/status", sizeof "/sandbox/status");
+	char uri[1024] = A;
+	memset(uri + strlen(A), 'x', 600);
+	memcpy(uri + strlen(A) + 600, "/sandbox/status", sizeof "/sandbox/status");
 	assert_int_equal(find("GET", uri), ROUTE_FOUND);
-	assert_int_equal(strlen(session), sizeof session - 1);
+	assert_int_equal(strlen(match.session), sizeof match.session - 1);
 }
 
 int main(void)
@@ -102,6 +115,7 @@ int main(void)
 		cmocka_unit_test(every_row_says_who_may),
 		cmocka_unit_test(each_row_is_found_by_its_own_path),
 		cmocka_unit_test(the_session_is_the_raw_segment),
+		cmocka_unit_test(the_second_segment_is_another_id),
 		cmocka_unit_test(what_only_resembles_a_route_is_none),
 		cmocka_unit_test(another_method_is_told_which),
 		cmocka_unit_test(a_long_segment_is_cut_not_written_past_its_end),

@@ -229,12 +229,12 @@ static void whose_turn_it_is(void **state)
 	assert_int_equal(row.state, EXECUTION_QUEUED);
 	assert_ok(execution_find(p->s, "ann", third, &row, &err));
 	assert_int_equal(row.state, EXECUTION_RUNNING);
-	assert_ok(execution_began_since(p->s, sandbox.id, first, since, &began, &err));
+	assert_ok(execution_began_since(p->s, sandbox.id, NULL, first, since, &began, &err));
 	assert_false(began);
 	assert_ok(execution_started(p->s, second, &err));
-	assert_ok(execution_began_since(p->s, sandbox.id, first, since, &began, &err));
+	assert_ok(execution_began_since(p->s, sandbox.id, NULL, first, since, &began, &err));
 	assert_true(began);
-	assert_ok(execution_began_since(p->s, sandbox.id, second, since, &began, &err));
+	assert_ok(execution_began_since(p->s, sandbox.id, NULL, second, since, &began, &err));
 	assert_false(began);
 	assert_ok(execution_find(p->s, "ann", second, &row, &err));
 	assert_int_equal(row.state, EXECUTION_RUNNING);
