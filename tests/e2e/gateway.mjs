@@ -7,6 +7,7 @@ import net from 'node:net';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { openStream } from './sse.mjs';
 import { BUILD, KEY, commandLine, open, request, startEngine, tempFolder, until, within } from './engine.mjs';
 
 export const TOP = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..');
@@ -363,6 +364,20 @@ export function operations(caller, id, { dialect = 'A', ...options } = {}) {
     stop: (more) => call('POST', 'stop', more),
     status: (more) => call('GET', 'status', more),
     execute: (code, more) => call('POST', 'execute', { json: { code }, deadline: 120_000, ...more }),
+    run: (json, more) => call('POST', 'execute', { json, deadline: 120_000, ...more }),
+    stream: (json, more) => openStream(caller, 'POST', `${base}/execute`, { json, ...options, ...more }),
+    executions: (query = '', more) => call('GET', `executions${query}`, more),
+    execution: (id, more) => call('GET', `executions/${id}`, more),
+    follow: (id, query = '', more) => openStream(caller, 'GET', `${base}/executions/${id}/events${query}`, { ...options, ...more }),
+    events: (id, query = '', more) => call('GET', `executions/${id}/events${query}`, more),
+    cancel: (id, more) => call('DELETE', `executions/${id}`, { deadline: 120_000, ...more }),
+    contexts: (more) => call('GET', 'contexts', more),
+    createContext: (json, more) => call('POST', 'contexts', { json, ...more }),
+    removeContext: (id, more) => call('DELETE', `contexts/${id}`, more),
+    restartContext: (id, more) => call('POST', `contexts/${id}/restart`, more),
+    envs: (json, more) => call('POST', 'envs', { json, ...more }),
+    keepalive: (json, more) => call('POST', 'keepalive', { json, ...more }),
+    metrics: (more) => call('GET', 'metrics', more),
     install: (packages, more) => call('POST', 'install', { json: { packages }, deadline: 120_000, ...more }),
     upload: (name, bytes, dir, more) => call('POST', `upload${query(dir)}`, { ...form(name, bytes), ...more }),
     download: (file, more) => call('GET', `download${query(file)}`, more),
