@@ -133,7 +133,10 @@ static int before_wait(void *ctx)
 	record_flush(&r->record);
 	int ms = a->send(a->ctx);
 	r->wait.events[0] = a->events(a->ctx);
-	return ms;
+	if (!r->held || a->full(a->ctx))
+		return ms;
+	r->held = false;
+	return 0;
 }
 
 static int on_tick(void *ctx, unsigned ready)
@@ -262,7 +265,8 @@ static int on_event(void *ctx, const struct e2b_event *e)
 	struct running *r = ctx;
 	const struct run_audience *a = running_audience(r);
 	/* A reader that is slow slows down what it reads. */
-	if (a && e->type >= E2B_STDOUT && a->full(a->ctx))
+	r->held = a && e->type >= E2B_STDOUT && a->full(a->ctx);
+	if (r->held)
 		return E2B_LATER;
 	switch (e->type) {
 	case E2B_RUNS:

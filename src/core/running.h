@@ -24,6 +24,7 @@ struct running {
 	int pid;          /* of the command that runs, or 0 */
 	int64_t renewed, looked;
 	int client_fd;    /* the request's, until the client leaves a detached execution */
+	bool held;        /* its audience could not take the last piece */
 	bool warned;      /* that its sandbox will come to its end */
 	enum run_end why; /* set by whoever gives it up */
 	bool given_up;

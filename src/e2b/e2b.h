@@ -43,7 +43,8 @@ struct e2b_wait {
 	 * -1 gives the call up: its connection is closed, which is how E2B interrupts code. */
 	int (*tick)(void *ctx, unsigned ready);
 	/* Called before every wait, when all that has arrived was given on; may be NULL. It returns
-	 * how many milliseconds the wait may last at most, -1: as long as it likes. */
+	 * how many milliseconds the wait may last at most, -1: as long as it likes, 0: what was
+	 * not taken is offered again at once. */
 	int (*before)(void *ctx);
 	void *ctx;
 };

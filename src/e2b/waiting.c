@@ -62,8 +62,9 @@ int call_wait(struct e2b *c, const struct e2b_wait *wait, int64_t deadline, int6
 	if (rc)
 		return err_set(err, ERR_INTERNAL, "%s: %s", what, curl_multi_strerror(rc));
 	unsigned ready = ready_fds(fds, n);
+	const bool at_once = again <= now;
 	now = clock_mono_us();
-	*tick = ready || now >= *ticked + TICK_US;
+	*tick = ready || at_once || now >= *ticked + TICK_US;
 	if (!*tick)
 		return 0;
 	*ticked = now;
