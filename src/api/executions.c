@@ -166,8 +166,8 @@ static int read_after(struct call *c, uint64_t *after)
 	return 0;
 }
 
-/* All that is in the log and that the client can take. 1: there is more. */
-static int pump(struct following *f)
+/* All that is in the log and that the client can take; true when there is more. */
+static bool pump(struct following *f)
 {
 	struct err ignored;
 	enum event_answer answer;
@@ -176,7 +176,7 @@ static int pump(struct following *f)
 	while (f->reader && !feed_full(&f->feed)) {
 		if (eventreader_next(f->reader, &answer, &event, &gap, &ignored) < 0 ||
 		    answer == EVENT_NONE)
-			return 0;
+			return false;
 		if (answer == EVENT_NEXT)
 			feed_event(&f->feed, &event);
 		else
@@ -229,14 +229,15 @@ static void follow(struct following *f)
 		if (look_again(f, &err) < 0)
 			break;
 		const bool finished = is_finished(&f->row);
-		over = pump(f) == 0 && finished;
+		const bool more = pump(f);
+		over = !more && finished;
 		if (over)
 			tell_end(f);
 		int ms = feed_send(&f->feed);
 		/* A gateway that is about to end lets its clients come back to the next one. */
 		if (!over && board_draining(f->c->w->board, NULL))
 			break;
-		if (!over)
+		if (!over && (!more || feed_full(&f->feed)))
 			doze(f, ms);
 	}
 	feed_close(&f->feed);
