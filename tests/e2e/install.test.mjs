@@ -96,6 +96,33 @@ describe('an installation', SUITE, () => {
     assert.equal((await site.call('GET', '/readyz', { token: null })).status, 200);
   });
 
+  test('cleans up, and is backed up while it runs', async () => {
+    const pass = await world.g.cleanup();
+    assert.deepEqual([pass.code, pass.summary.expired, pass.summary.left], [0, '0', '0'], pass.text);
+    for (const [copy, command] of [
+      ['one.db', (to) => `.backup '${to}'`],
+      ['two.db', (to) => `VACUUM INTO '${to}'`],
+    ]) {
+      await run('sqlite3', [path.join(world.g.state, 'sandgate.db'), command(inside(copy))]);
+      const env = { ...plain, SANDGATE_DB: inside(copy) };
+      const { stdout } = await run(inside('usr/bin/sandgatectl'), ['-c', world.g.config, 'list', '--json'], { env });
+      assert.equal(JSON.parse(stdout).session_id, 'installed', copy);
+      for (const end of ['', '-wal', '-shm']) fs.rmSync(inside(copy + end), { force: true });
+    }
+  });
+
+  test("what root makes before the gateway's first start is the gateway's", { skip: process.getuid() !== 0 && 'needs root' }, async (t) => {
+    const state = tempFolder();
+    t.after(() => fs.rmSync(state, { recursive: true }));
+    fs.chownSync(state, 12345, 12346);
+    const env = { ...plain, E2B_API_KEY: KEY, E2B_API_URL: 'http://127.0.0.1:9', SANDGATE_STATE_DIR: state };
+    await run(inside('usr/bin/sandgatectl'), ['token', 'create', '--user', 'alice'], { env });
+    await assert.rejects(run(inside('usr/bin/sandgate-cleanup'), [], { env }), { code: 1 });
+    const owner = (name) => (({ uid, gid }) => [name, uid, gid])(fs.statSync(path.join(state, name)));
+    const all = ['events', 'sandgate.db', 'sandgate.db-shm', 'sandgate.db-wal'];
+    assert.deepEqual(fs.readdirSync(state).sort().map(owner), all.map((name) => [name, 12345, 12346]));
+  });
+
   test('stays as its operator has changed it when it is installed again', async () => {
     fs.appendFileSync(inside(SETTINGS), 'SANDGATE_MAX_SANDBOXES=7\n');
     fs.rmSync(inside('usr/share/sandgate/nginx/http.conf'));
