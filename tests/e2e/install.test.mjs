@@ -7,6 +7,7 @@ import { after, before, describe, test } from 'node:test';
 import { promisify } from 'node:util';
 import { BUILD, KEY, SUITE, tempFolder } from './engine.mjs';
 import { TOP } from './gateway.mjs';
+import { blocks } from './readme.mjs';
 import { startWorld } from './site.mjs';
 
 const run = promisify(execFile);
@@ -94,6 +95,29 @@ describe('an installation', SUITE, () => {
     const up = await s.upload('a.txt', 'some bytes');
     assert.equal((await s.download(up.json.path)).text, 'some bytes');
     assert.equal((await site.call('GET', '/readyz', { token: null })).status, 200);
+  });
+
+  test("becomes a site by the README's lines", async () => {
+    const { text } = blocks('For operators').find((block) => block.text.includes('/etc/nginx/conf.d'));
+    const [lines] = text.match(/^mkdir [^]*\/etc\/nginx\/conf\.d\/sandgate\.conf$/m);
+    fs.mkdirSync(inside('etc/nginx/conf.d'), { recursive: true });
+    const script = lines.replaceAll('/usr/local/', `${inside('usr')}/`).replaceAll('/etc/nginx', inside('etc/nginx'));
+    await run('bash', ['-euc', script], { env: { ...plain, HOST: 'code.test', DNS: '[::1]' } });
+    const site = fs.readFileSync(inside('etc/nginx/conf.d/sandgate.conf'), 'utf8');
+    const filled = site.split('\n').filter((line) => line.includes('# SITE'));
+    assert.deepEqual(
+      filled.map((line) => line.trim().replace(/;.*/, '')),
+      [
+        'server_name code.test',
+        'server_name code.test',
+        'ssl_certificate /etc/letsencrypt/live/code.test/fullchain.pem',
+        'ssl_certificate_key /etc/letsencrypt/live/code.test/privkey.pem',
+        'resolver [::1] valid=30s',
+        'proxy_ssl_trusted_certificate /etc/ssl/certs/ca-certificates.crt',
+      ],
+    );
+    for (const [, name] of site.matchAll(/include sandgate\/(\S+);/g)) assert.ok(fs.existsSync(inside('etc/nginx/sandgate', name)), name);
+    fs.rmSync(inside('etc/nginx'), { recursive: true });
   });
 
   test('cleans up, and is backed up while it runs', async () => {
