@@ -11,9 +11,6 @@ import { openStream } from './sse.mjs';
 import { BUILD, KEY, commandLine, open, request, startEngine, tempFolder, until, within } from './engine.mjs';
 
 export const TOP = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..');
-const SANDGATE = path.join(BUILD, 'sandgate');
-const CTL = path.join(BUILD, 'sandgatectl');
-const CLEANUP = path.join(BUILD, 'sandgate-cleanup');
 export const NGINX = ['/usr/sbin/nginx', '/usr/bin/nginx', '/usr/local/sbin/nginx'].find((p) => fs.existsSync(p)) ?? 'nginx';
 const run = promisify(execFile);
 
@@ -105,14 +102,15 @@ function resolver() {
  * settings: of the gateway, over the defaults of the harness; null takes one away.
  * engine: options of startEngine, or an engine that runs already (it is then not stopped).
  * api: where the gateway finds the engine; its own URL unless something stands between.
+ * programs: their folder. sample: text of a file of settings, which those of the harness follow.
  */
-export async function startGateway({ settings = {}, engine = cloud ?? {}, api } = {}) {
+export async function startGateway({ settings = {}, engine = cloud ?? {}, api, programs = BUILD, sample = '' } = {}) {
   const own = !engine.child;
   const provider = own ? await startEngine(engine) : engine;
-  const g = new Gateway(provider, own);
+  const g = new Gateway(provider, own, programs);
   running.add(g);
   try {
-    await g.configure(settings, api);
+    await g.configure(settings, api, sample);
     await g.startServer();
     await g.startNginx();
   } catch (e) {
@@ -127,14 +125,14 @@ export async function startGateway({ settings = {}, engine = cloud ?? {}, api } 
 class Gateway {
   #tokens = new Map();
 
-  constructor(engine, own) {
-    Object.assign(this, { engine, own, dir: tempFolder('sandgate-gw-') });
+  constructor(engine, own, programs) {
+    Object.assign(this, { engine, own, programs, dir: tempFolder('sandgate-gw-') });
     this.state = path.join(this.dir, 'state');
     this.config = path.join(this.dir, 'sandgate.conf');
     this.accessLog = path.join(this.dir, 'access.log');
   }
 
-  async configure(settings, api = this.engine.url) {
+  async configure(settings, api = this.engine.url, sample = '') {
     this.settings = {
       E2B_API_KEY: this.engine.key ?? KEY,
       ...(api && { E2B_API_URL: api, E2B_SANDBOX_URL: api }),
@@ -145,14 +143,14 @@ class Gateway {
       ...settings,
     };
     for (const [k, v] of Object.entries(this.settings)) if (v === null) delete this.settings[k];
-    fs.writeFileSync(this.config, settingsText(this.settings), { mode: 0o600 });
+    fs.writeFileSync(this.config, sample + settingsText(this.settings), { mode: 0o600 });
   }
 
   async startServer() {
     const env = { PATH: process.env.PATH, ASAN_OPTIONS: process.env.ASAN_OPTIONS ?? '', UBSAN_OPTIONS: process.env.UBSAN_OPTIONS ?? '' };
     // As for the engine: a sanitized build must not keep so much freed memory that it looks like a leak.
     env.ASAN_OPTIONS = [env.ASAN_OPTIONS, 'quarantine_size_mb=8'].filter(Boolean).join(':');
-    this.server = new Child(SANDGATE, ['-c', this.config], { env });
+    this.server = new Child(path.join(this.programs, 'sandgate'), ['-c', this.config], { env });
     await this.server.line(/^sandgate: ready /m, 'the gateway');
   }
 
@@ -192,12 +190,12 @@ class Gateway {
   }
 
   ctl(...args) {
-    return run(CTL, ['-c', this.config, ...args], { timeout: 60_000 });
+    return run(path.join(this.programs, 'sandgatectl'), ['-c', this.config, ...args], { timeout: 60_000 });
   }
 
   /** sandgate-cleanup with this gateway's settings, not waited for; output is stdout's file. */
   startCleanup(args = [], { env = {}, out } = {}) {
-    return new Child(CLEANUP, ['-c', this.config, ...args], { out, env: { PATH: process.env.PATH, ...env } });
+    return new Child(path.join(this.programs, 'sandgate-cleanup'), ['-c', this.config, ...args], { out, env: { PATH: process.env.PATH, ...env } });
   }
 
   /** One pass: { code, signal, text, summary }, the last with the fields of its last line. */
