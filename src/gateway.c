@@ -113,8 +113,8 @@ int main(int argc, char **argv)
 		return fail(&err);
 	log_set_level(config.settings.log_level);
 	int status = 0;
-	if (routes_check(&err) < 0 || serve_check(&config, &err) < 0 || check_store(&config.settings, &err) < 0 ||
-	    run(&config, &err) < 0)
+	if (routes_check(&err) < 0 || serve_check(&config, &err) < 0 ||
+	    check_store(&config.settings, &err) < 0 || run(&config, &err) < 0)
 		status = fail(&err);
 	settings_free(&config.settings);
 	return status;
