@@ -19,3 +19,7 @@ CREATE TABLE envs (
 
 -- How long it took to make.
 ALTER TABLE sandboxes ADD COLUMN create_ms INTEGER NOT NULL DEFAULT 0;
+
+-- The provider's watcher of the user's home, and the execution that uses it just now.
+ALTER TABLE sandboxes ADD COLUMN watcher_id TEXT NOT NULL DEFAULT '';
+ALTER TABLE sandboxes ADD COLUMN watched_by TEXT NOT NULL DEFAULT '';

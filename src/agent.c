@@ -19,6 +19,7 @@
 #include "agent/files.h"
 #include "agent/spawn.h"
 #include "agent/usage.h"
+#include "agent/watch.h"
 #include "base/cleanup.h"
 #include "base/packet.h"
 #include "wire/path.h"
@@ -136,6 +137,11 @@ static void report_usage(uint32_t id)
 	reply(id, 0, &u, sizeof u, -1);
 }
 
+static void reply_watch(uint32_t id, int value, const void *payload, size_t n)
+{
+	reply(id, value, payload, n, -1);
+}
+
 static void on_message(const struct agent_msg *msg, const char *payload, size_t n, const int *fds,
 		       size_t nfds)
 {
@@ -176,6 +182,16 @@ static void on_message(const struct agent_msg *msg, const char *payload, size_t 
 		break;
 	case AGENT_USAGE:
 		report_usage(msg->id);
+		break;
+	case AGENT_WATCH:
+		reply(msg->id, watch_begin(msg->id, path, msg->flags), NULL, 0, -1);
+		break;
+	case AGENT_CHANGES:
+		watch_changes(msg->target, msg->id, msg->flags & AGENT_WAIT, reply_watch);
+		break;
+	case AGENT_UNWATCH:
+		watch_end(msg->target, reply_watch);
+		reply(msg->id, 0, NULL, 0, -1);
 		break;
 	default:
 		reply(msg->id, -ENOSYS, NULL, 0, -1);
@@ -237,17 +253,21 @@ int main(int argc, char **argv)
 	sigemptyset(&chld);
 	sigaddset(&chld, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &chld, NULL);
-	struct pollfd p[2] = { { .fd = ENGINE, .events = POLLIN },
-			       { .fd = signalfd(-1, &chld, SFD_CLOEXEC), .events = POLLIN } };
+	struct pollfd p[3] = { { .fd = ENGINE, .events = POLLIN },
+			       { .fd = signalfd(-1, &chld, SFD_CLOEXEC), .events = POLLIN },
+			       { .events = POLLIN } };
 	fcntl(ENGINE, F_SETFD, FD_CLOEXEC);
 	struct agent_msg ready = { .op = AGENT_READY };
 	if (p[1].fd < 0 || packet_send(ENGINE, &ready, sizeof ready, NULL, 0, NULL, 0) < 0)
 		return 1;
 	for (;;) {
-		if (poll(p, 2, -1) < 0 && errno != EINTR)
+		p[2].fd = watch_fd();
+		if (poll(p, 3, -1) < 0 && errno != EINTR)
 			return 1;
 		if (p[1].revents)
 			reap(p[1].fd);
+		if (p[2].revents)
+			watch_pump(reply_watch);
 		if (p[0].revents)
 			receive();
 	}

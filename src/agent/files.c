@@ -29,17 +29,32 @@ static void own(int fd, struct owner who)
 		return; /* a file system without owners is no reason to refuse a write */
 }
 
-/* Magic links (/proc/PID/fd, /proc/PID/root) would reach the agent's own descriptors: none is
- * followed. */
-static int open_plain(const char *path, uint64_t flags, uint64_t mode)
+static int open_resolved(const char *path, uint64_t flags, uint64_t mode, uint64_t resolve)
 {
 	struct open_how how = {
 		.flags = flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
 		.mode = mode,
-		.resolve = RESOLVE_NO_MAGICLINKS,
+		.resolve = resolve,
 	};
 	int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
 	return fd < 0 ? -errno : fd;
+}
+
+/* Magic links (/proc/PID/fd, /proc/PID/root) would reach the agent's own descriptors: none is
+ * followed. */
+static int open_plain(const char *path, uint64_t flags, uint64_t mode)
+{
+	return open_resolved(path, flags, mode, RESOLVE_NO_MAGICLINKS);
+}
+
+int file_open_dir(const char *path, bool links, int *fd)
+{
+	int f = open_resolved(path, O_RDONLY | O_DIRECTORY, 0,
+			      links ? RESOLVE_NO_MAGICLINKS : RESOLVE_NO_SYMLINKS);
+	if (f < 0)
+		return f;
+	*fd = f;
+	return 0;
 }
 
 /* /proc/1/mem would be the agent itself. Devices and pipes could block whoever reads them. */

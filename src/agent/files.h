@@ -17,6 +17,8 @@ struct owner {
 
 /* All return 0 or a negative errno; descriptors are of regular files only, and never on /proc. */
 int file_open_read(const char *path, int *fd);
+/* A directory, to be read; links on the way are followed, or refused with -ELOOP. */
+int file_open_dir(const char *path, bool links, int *fd);
 /* bad (PATH_TEXT bytes) is the component that is no directory, for -ENOTDIR. */
 int file_open_write(const char *path, struct owner who, int *fd, char *bad);
 int file_entry(const char *path, struct buf *json);           /* append an EntryInfo */

@@ -129,14 +129,21 @@ int record_due(struct record *r, int64_t now_mono_us)
 	return left > 0 ? (int)(left / 1000) + 1 : GATHER_US / 1000;
 }
 
-void record_close(struct record *r)
+void record_close(struct record *r, struct json_object *files, size_t nfiles)
 {
-	char done[256];
+	struct buf done = BUF(EVENT_MAX);
 	flush_text(r, true);
-	int n = snprintf(done, sizeof done, "{\"state\":\"%s\",\"execution_time_ms\":%lld}",
-			 execution_state_name(r->report->state), (long long)r->report->ms);
-	add_event(r, EVENT_DONE, done, (size_t)n);
+	buf_addf(&done, "{\"state\":\"%s\",\"execution_time_ms\":%lld,\"files_changed_count\":%zu",
+		 execution_state_name(r->report->state), (long long)r->report->ms, nfiles);
+	if (files) {
+		const char *json = json_object_to_json_string_ext(files, JSON_C_TO_STRING_PLAIN);
+		buf_addf(&done, ",\"files_changed\":");
+		buf_adds(&done, json);
+	}
+	buf_adds(&done, "}");
+	add_event(r, EVENT_DONE, done.p, done.len);
 	eventlog_free(r->log);
+	buf_free(&done);
 	for (int i = 0; i < 2; i++)
 		buf_free(&r->text[i]);
 }

@@ -50,7 +50,8 @@ int record_due(struct record *r, int64_t now_mono_us);
 /* All of it goes there at once, but for the beginning of a character. */
 void record_flush(struct record *r);
 
-/* The last event, for which the report's state and ms are set; then everything is freed. */
-void record_close(struct record *r);
+/* The last event, for which the report's state and ms are set; then everything is freed. files is
+ * what has changed, of which there are so many; NULL: it is not known. */
+void record_close(struct record *r, struct json_object *files, size_t nfiles);
 
 #endif

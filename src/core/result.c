@@ -24,6 +24,7 @@ struct collecting {
 	struct half_and_half stream[2];
 	struct json_object *results, *artifacts, *error;
 	struct json_object *text; /* of the main result: a string */
+	struct json_object *done; /* the last event */
 	bool truncated;
 };
 
@@ -323,6 +324,9 @@ static void take_event(struct collecting *c, const struct event *e)
 		c->error = parse_object(e->p);
 		break;
 	case EVENT_DONE:
+		json_object_put(c->done);
+		c->done = parse_object(e->p);
+		break;
 	case EVENT_QUEUED:
 	case EVENT_STARTED:
 	case EVENT_EXPIRING:
@@ -348,6 +352,17 @@ static void read_log(struct collecting *c, const char *dir, const char *id)
 			c->truncated = true;
 	}
 	eventreader_free(r);
+}
+
+/* null: it is not known. */
+static void add_files(const struct collecting *c, struct json_object *o)
+{
+	struct json_object *files = NULL, *count = NULL;
+	json_object_object_get_ex(c->done, "files_changed", &files);
+	json_object_object_get_ex(c->done, "files_changed_count", &count);
+	json_object_object_add(o, "files_changed", json_object_get(files));
+	if (files && json_object_get_int64(count) > (int64_t)json_object_array_length(files))
+		json_object_object_add(o, "files_changed_count", json_object_get(count));
 }
 
 static struct json_object *assemble(struct collecting *c, const struct run_report *report)
@@ -377,6 +392,7 @@ static struct json_object *assemble(struct collecting *c, const struct run_repor
 	json_object_object_add(o, "stderr_bytes", json_object_new_int64(report->stderr_bytes));
 	if (report->has_exit_code)
 		json_object_object_add(o, "exit_code", json_object_new_int(report->exit_code));
+	add_files(c, o);
 	return o;
 }
 
@@ -398,5 +414,6 @@ int result_read(struct json_object **out, const char *dir, const struct run_repo
 	json_object_put(c.artifacts);
 	json_object_put(c.error);
 	json_object_put(c.text);
+	json_object_put(c.done);
 	return rc < 0 ? err_set(err, ERR_INTERNAL, "no memory") : 0;
 }

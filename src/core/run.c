@@ -181,6 +181,20 @@ static enum run_end judge(struct running *r, const struct err *err)
 	return ran ? RUN_UNKNOWN : RUN_REFUSED;
 }
 
+/* Where nothing ran, or the sandbox is gone, nobody can say. */
+static void close_record(struct running *r)
+{
+	const enum run_end end = r->out->end;
+	const bool alive =
+		end == RUN_ENDED || end == RUN_TIMED_OUT || end == RUN_CANCELLED || end == RUN_LEFT;
+	struct json_object *files = NULL;
+	size_t n = 0;
+	if (alive && r->ran && !r->out->killed)
+		files = changes_end(r->c, &r->sandbox, &r->changes, &n);
+	record_close(&r->record, files, n);
+	json_object_put(files);
+}
+
 static void wake_followers(struct running *r)
 {
 	char key[SESSION_KEY];
@@ -193,6 +207,8 @@ static void finish(struct running *r)
 	struct run_report *out = r->out;
 	struct err ignored;
 	out->state = report_state(out);
+	/* Who follows it sees from its row that it has ended: by then all is in the log. */
+	close_record(r);
 	const struct execution_end end = {
 		.id = out->id,
 		.state = out->state,
@@ -206,8 +222,6 @@ static void finish(struct running *r)
 	};
 	execution_finish(r->c->store, &end, &ignored);
 	lease_release(r->c->store, out->id, &ignored);
-	/* Who follows it sees from its row that it has ended. */
-	record_close(&r->record);
 	wake_followers(r);
 }
 
@@ -300,6 +314,8 @@ int run_execution(struct core *c, const struct run_request *req, struct run_repo
 	session_address(req->row, &r.sandbox);
 	/* It is the provider's own switch; the run itself will tell if all is not well. */
 	deadman_renew(c, req->row, running_needs(&r), &ignored);
+	if (req->kind != EXECUTION_INSTALL)
+		changes_begin(c, req->row, &r.sandbox, out->id, &r.changes);
 	running_watch(&r);
 	int rc = req->argv ? run_command(&r, &why) : running_code(&r, &why);
 	if (rc < 0) {

@@ -2,6 +2,7 @@
 #ifndef CORE_RUNNING_H
 #define CORE_RUNNING_H
 
+#include "core/changes.h"
 #include "core/record.h"
 #include "core/run.h"
 
@@ -13,15 +14,16 @@ struct running {
 	struct e2b_sandbox sandbox;
 	struct e2b_wait wait;
 	struct record record;
-	int64_t began;    /* when the limit began to count; CLOCK_MONOTONIC, or 0 */
-	int64_t asked_at; /* when its row was written; CLOCK_MONOTONIC */
-	bool queued;      /* another was running or waiting then */
-	bool asked;       /* the execution itself, not only its first step, was asked for */
-	bool accepted;    /* the provider has the code that was last sent, and says so */
-	bool ran;         /* and has begun */
-	bool starting;    /* a command was asked for and may run, but has no pid yet */
-	int64_t count;    /* the executions of its context, this one included */
-	int pid;          /* of the command that runs, or 0 */
+	struct changes changes; /* below the user's home */
+	int64_t began;          /* when the limit began to count; CLOCK_MONOTONIC, or 0 */
+	int64_t asked_at;       /* when its row was written; CLOCK_MONOTONIC */
+	bool queued;            /* another was running or waiting then */
+	bool asked;             /* the execution itself, not only its first step, was asked for */
+	bool accepted;          /* the provider has the code that was last sent, and says so */
+	bool ran;               /* and has begun */
+	bool starting;          /* a command was asked for and may run, but has no pid yet */
+	int64_t count;          /* the executions of its context, this one included */
+	int pid;                /* of the command that runs, or 0 */
 	int64_t renewed, looked;
 	int client_fd;    /* the request's, until the client leaves a detached execution */
 	bool held;        /* its audience could not take the last piece */

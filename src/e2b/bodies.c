@@ -99,6 +99,13 @@ int body_list(struct buf *out, const char *path, int depth)
 	return buf_addf(out, ",\"depth\":%d}", depth);
 }
 
+int body_watch(struct buf *out, const char *path, bool recursive)
+{
+	if (buf_adds(out, "{\"path\":") || put_text(out, path))
+		return -1;
+	return buf_adds(out, recursive ? ",\"recursive\":true}" : "}");
+}
+
 int query_metadata(struct buf *out, const struct e2b_pair *pairs, size_t n)
 {
 	struct buf once = BUF(out->max), twice = BUF(out->max);

@@ -17,6 +17,7 @@ int body_signal(struct buf *out, int pid, const char *signal);
 int body_texts(struct buf *out, const char *key, const char *value, const char *key2,
 	       const char *value2);
 int body_list(struct buf *out, const char *path, int depth);
+int body_watch(struct buf *out, const char *path, bool recursive);
 
 /* "a%252520b%3Dc...": pairs escaped three times, which is what E2B's servers undo. */
 int query_metadata(struct buf *out, const struct e2b_pair *pairs, size_t n);

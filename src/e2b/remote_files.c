@@ -7,8 +7,6 @@
 #include "e2b/bodies.h"
 #include "e2b/rpc.h"
 
-#define SERVICE "filesystem.Filesystem/"
-
 static enum e2b_file_type type_of(const char *name)
 {
 	static const char *const names[] = {
@@ -58,7 +56,7 @@ int e2b_stat(struct e2b *c, const struct e2b_sandbox *sb, const char *path, e2b_
 	if (rc)
 		rc = err_set(err, ERR_INVALID, "the path is too long");
 	else
-		rc = one(c, sb, SERVICE "Stat", &body, true, fn, ctx, wait, err);
+		rc = one(c, sb, RPC_FILESYSTEM "Stat", &body, true, fn, ctx, wait, err);
 	buf_free(&body);
 	return client_end(c, since, sb, rc, err);
 }
@@ -72,7 +70,7 @@ int e2b_move(struct e2b *c, const struct e2b_sandbox *sb, const char *from, cons
 	if (rc)
 		rc = err_set(err, ERR_INVALID, "the path is too long");
 	else
-		rc = one(c, sb, SERVICE "Move", &body, false, fn, ctx, wait, err);
+		rc = one(c, sb, RPC_FILESYSTEM "Move", &body, false, fn, ctx, wait, err);
 	/* A move that was sent and not answered may have happened. */
 	if (rc && err && err->code == ERR_UNAVAILABLE && !c->last.status &&
 	    c->last.why != E2B_WHY_NOT_SENT)
@@ -90,7 +88,7 @@ int e2b_remove(struct e2b *c, const struct e2b_sandbox *sb, const char *path,
 	if (rc)
 		rc = err_set(err, ERR_INVALID, "the path is too long");
 	else
-		rc = one(c, sb, SERVICE "Remove", &body, true, NULL, NULL, wait, err);
+		rc = one(c, sb, RPC_FILESYSTEM "Remove", &body, true, NULL, NULL, wait, err);
 	buf_free(&body);
 	return client_end(c, since, sb, rc, err);
 }
@@ -105,7 +103,7 @@ int e2b_list_files(struct e2b *c, const struct e2b_sandbox *sb, const char *path
 	if (rc)
 		rc = err_set(err, ERR_INVALID, "the path is too long");
 	else
-		rc = rpc_call(c, sb, SERVICE "ListDir", &body, true, &answer, wait, err);
+		rc = rpc_call(c, sb, RPC_FILESYSTEM "ListDir", &body, true, &answer, wait, err);
 	struct json_object *all = json_member(answer, "entries");
 	size_t n = json_object_is_type(all, json_type_array) ? json_object_array_length(all) : 0;
 	for (size_t i = 0; rc == 0 && i < n; i++)

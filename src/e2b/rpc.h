@@ -5,6 +5,7 @@
 #include "e2b/client.h"
 
 #define RPC_ANSWER_MAX (64u << 20) /* a folder of some 200,000 files */
+#define RPC_FILESYSTEM "filesystem.Filesystem/"
 
 /* method is "package.Service/Method". *out is the answer; json_drop it. body is taken over. */
 int rpc_call(struct e2b *c, const struct e2b_sandbox *sb, const char *method, struct buf *body,

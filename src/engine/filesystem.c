@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "engine/rpc.h"
+#include "engine/watcher.h"
 #include "wire/path.h"
 
 #define LIST_MAX (64 << 20)
@@ -150,38 +151,25 @@ static void ask(struct sandbox *s, struct req *r, enum agent_op op, bool root, i
 	buf_free(&strings);
 }
 
-static int read_path(struct req *r, struct json_object *body, const char *key, bool root,
-		     char out[PATH_TEXT])
-{
-	const char *text = "";
-	struct err err;
-	if (field_string(body, key, &text, &err) < 0 ||
-	    path_resolve(out, text, surface_home(root), surface_home(root), &err) < 0) {
-		answer_connect(r, CONNECT_INVALID_ARGUMENT, "%s", err.text);
-		return -1;
-	}
-	return 0;
-}
-
 static void stat_it(struct sandbox *s, struct req *r, struct json_object *body, bool root)
 {
 	char path[PATH_TEXT];
-	if (read_path(r, body, "path", root, path) == 0)
+	if (rpc_path(r, body, "path", root, path) == 0)
 		ask(s, r, AGENT_STAT, root, 0, path, NULL, stat_failed);
 }
 
 static void make_dir(struct sandbox *s, struct req *r, struct json_object *body, bool root)
 {
 	char path[PATH_TEXT];
-	if (read_path(r, body, "path", root, path) == 0)
+	if (rpc_path(r, body, "path", root, path) == 0)
 		ask(s, r, AGENT_MKDIR, root, 0, path, NULL, mkdir_failed);
 }
 
 static void move_it(struct sandbox *s, struct req *r, struct json_object *body, bool root)
 {
 	char from[PATH_TEXT], to[PATH_TEXT];
-	if (read_path(r, body, "source", root, from) == 0 &&
-	    read_path(r, body, "destination", root, to) == 0)
+	if (rpc_path(r, body, "source", root, from) == 0 &&
+	    rpc_path(r, body, "destination", root, to) == 0)
 		ask(s, r, AGENT_MOVE, root, 0, from, to, move_failed);
 }
 
@@ -192,7 +180,7 @@ static void list_dir(struct sandbox *s, struct req *r, struct json_object *body,
 	struct err err;
 	if (field_int(body, "depth", 0, UINT32_MAX, &depth, &err) < 0)
 		answer_connect(r, CONNECT_INVALID_ARGUMENT, "%s", err.text);
-	else if (read_path(r, body, "path", root, path) == 0)
+	else if (rpc_path(r, body, "path", root, path) == 0)
 		ask(s, r, AGENT_LIST, root, depth > 1000 ? 1000 : (int)depth, path, NULL,
 		    list_failed);
 }
@@ -200,16 +188,22 @@ static void list_dir(struct sandbox *s, struct req *r, struct json_object *body,
 static void remove_it(struct sandbox *s, struct req *r, struct json_object *body, bool root)
 {
 	char path[PATH_TEXT];
-	if (read_path(r, body, "path", root, path) == 0)
+	if (rpc_path(r, body, "path", root, path) == 0)
 		ask(s, r, AGENT_REMOVE, root, 0, path, NULL, remove_failed);
 }
 
 void filesystem_route(struct sandbox *s, struct req *r, const char *method)
 {
 	static const struct rpc_method table[] = {
-		{ "Stat", stat_it },       { "MakeDir", make_dir },      { "Move", move_it },
-		{ "ListDir", list_dir },   { "Remove", remove_it },      { "WatchDir", NULL },
-		{ "CreateWatcher", NULL }, { "GetWatcherEvents", NULL }, { "RemoveWatcher", NULL },
+		{ "Stat", stat_it },
+		{ "MakeDir", make_dir },
+		{ "Move", move_it },
+		{ "ListDir", list_dir },
+		{ "Remove", remove_it },
+		{ "WatchDir", watcher_stream },
+		{ "CreateWatcher", watcher_create },
+		{ "GetWatcherEvents", watcher_events },
+		{ "RemoveWatcher", watcher_remove },
 	};
 	rpc_dispatch(s, r, table, sizeof table / sizeof *table, method);
 }

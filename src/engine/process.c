@@ -13,37 +13,12 @@
 #include "wire/base64.h"
 #include "wire/path.h"
 
-#define KEEPALIVE_SECS 90
-#define TAG_MAX        1024
-#define INPUT_MAX      (32u << 20)
+#define TAG_MAX   1024
+#define INPUT_MAX (32u << 20)
 
 static void invalid(struct req *r, const char *text)
 {
 	answer_connect(r, CONNECT_INVALID_ARGUMENT, "%s", text);
-}
-
-/* A header that must be a number if it is there at all. */
-static int header_number(struct req *r, const char *name, int64_t max, int64_t *out)
-{
-	const char *text = req_header(r, name);
-	char *end;
-	if (!text)
-		return 0;
-	errno = 0;
-	long long v = strtoll(text, &end, 10);
-	if (end == text || *end || errno || v < 0 || v > max) {
-		answer_connect(r, CONNECT_INVALID_ARGUMENT, "invalid %s: '%.64s'", name, text);
-		return -1;
-	}
-	*out = v;
-	return 0;
-}
-
-static int keepalive_of(struct req *r)
-{
-	const char *text = req_header(r, "Keepalive-Ping-Interval");
-	long v = text ? strtol(text, NULL, 10) : 0;
-	return v >= 1 && v <= 3600 ? (int)v : KEEPALIVE_SECS;
 }
 
 static int strings_only(struct json_object *process, struct json_object **args, struct err *err)
@@ -66,7 +41,7 @@ static void start(struct sandbox *s, struct req *r, struct json_object *body, bo
 {
 	struct proc_spec spec = { .root = root,
 				  .stdin_open = true,
-				  .keepalive_secs = keepalive_of(r) };
+				  .keepalive_secs = rpc_keepalive_secs(r) };
 	struct json_object *process = NULL, *pty = NULL;
 	char cwd[PATH_TEXT];
 	const char *dir = "";
@@ -95,7 +70,7 @@ static void start(struct sandbox *s, struct req *r, struct json_object *body, bo
 		answer_connect(r, CONNECT_UNIMPLEMENTED, "PTY is not offered by this engine");
 		return;
 	}
-	if (header_number(r, "Connect-Timeout-Ms", 9999999999, &spec.timeout_ms) < 0)
+	if (rpc_timeout_ms(r, &spec.timeout_ms) < 0)
 		return;
 	if (spec.tag && strlen(spec.tag) > TAG_MAX) {
 		invalid(r, "tag is too long");
@@ -140,7 +115,7 @@ static void connect_proc(struct sandbox *s, struct req *r, struct json_object *b
 	}
 	struct proc *p = selected(s, r, body);
 	if (p)
-		proc_subscribe(p, r, keepalive_of(r));
+		proc_subscribe(p, r, rpc_keepalive_secs(r));
 }
 
 static void list(struct sandbox *s, struct req *r, struct json_object *body, bool root)

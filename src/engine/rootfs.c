@@ -234,10 +234,26 @@ static int make_dev(struct err *err)
 	return 0;
 }
 
+/* Of inotify the machine has so much for all sandboxes together: none may take it all. */
+static int limit_inotify(struct err *err)
+{
+	static const char *const limits[][2] = {
+		{ "proc/sys/user/max_inotify_instances", "16" },
+		{ "proc/sys/user/max_inotify_watches", "32768" },
+	};
+	for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+		if (access(limits[i][0], F_OK) == 0 &&
+		    write_text(limits[i][0], limits[i][1], 0) < 0)
+			return err_errno(err, "write /%s", limits[i][0]);
+	return 0;
+}
+
 static int mount_proc(struct err *err)
 {
 	if (mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
 		return err_errno(err, "mount /proc");
+	if (limit_inotify(err) < 0)
+		return -1;
 	if (bind("proc/sys", "proc/sys", READ_ONLY | MOUNT_ATTR_NOEXEC, err) < 0)
 		return -1;
 	for (size_t i = 0; i < sizeof masked / sizeof *masked; i++)

@@ -1,5 +1,6 @@
 #include "engine/rpc.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +8,9 @@
 #include "wire/connect.h"
 #include "wire/httpfield.h"
 
-#define BODY_MAX (32u << 20) /* stdin may come in large pieces */
+#define BODY_MAX       (32u << 20) /* stdin may come in large pieces */
+#define KEEPALIVE_SECS 90
+#define TIMEOUT_MAX    9999999999 /* ten digits, says the protocol */
 
 struct envelope {
 	struct json_object *body;
@@ -93,4 +96,41 @@ void rpc_dispatch(struct sandbox *s, struct req *r, const struct rpc_method *tab
 		return;
 	}
 	answer_error(r, 404, "404 page not found");
+}
+
+int rpc_path(struct req *r, struct json_object *body, const char *key, bool root,
+	     char out[PATH_TEXT])
+{
+	const char *text = "";
+	struct err err;
+	if (field_string(body, key, &text, &err) < 0 ||
+	    path_resolve(out, text, surface_home(root), surface_home(root), &err) < 0) {
+		answer_connect(r, CONNECT_INVALID_ARGUMENT, "%s", err.text);
+		return -1;
+	}
+	return 0;
+}
+
+int rpc_timeout_ms(struct req *r, int64_t *out)
+{
+	const char *text = req_header(r, "Connect-Timeout-Ms");
+	char *end;
+	if (!text)
+		return 0;
+	errno = 0;
+	long long v = strtoll(text, &end, 10);
+	if (end == text || *end || errno || v < 0 || v > TIMEOUT_MAX) {
+		answer_connect(r, CONNECT_INVALID_ARGUMENT, "invalid Connect-Timeout-Ms: '%.64s'",
+			       text);
+		return -1;
+	}
+	*out = v;
+	return 0;
+}
+
+int rpc_keepalive_secs(const struct req *r)
+{
+	const char *text = req_header(r, "Keepalive-Ping-Interval");
+	long v = text ? strtol(text, NULL, 10) : 0;
+	return v >= 1 && v <= 3600 ? (int)v : KEEPALIVE_SECS;
 }

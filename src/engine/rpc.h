@@ -4,6 +4,7 @@
 
 #include "engine/answer.h"
 #include "engine/sandbox.h"
+#include "wire/path.h"
 
 typedef void rpc_fn(struct sandbox *s, struct req *r, struct json_object *body, bool root);
 
@@ -17,5 +18,11 @@ struct rpc_method {
  * the body or the user are answered here. */
 void rpc_dispatch(struct sandbox *s, struct req *r, const struct rpc_method *table, size_t n,
 		  const char *method);
+
+/* Parts of a request. -1: it is answered, with what is wrong. */
+int rpc_path(struct req *r, struct json_object *body, const char *key, bool root,
+	     char out[PATH_TEXT]);
+int rpc_timeout_ms(struct req *r, int64_t *out); /* Connect-Timeout-Ms; untouched when absent */
+int rpc_keepalive_secs(const struct req *r);     /* how often a silent stream says that it lives */
 
 #endif

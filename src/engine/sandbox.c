@@ -18,6 +18,7 @@
 #include "engine/launch.h"
 #include "engine/proc.h"
 #include "engine/rootfs.h"
+#include "engine/watcher.h"
 
 #define START_SECS 30 /* a sandbox that is not ready by then is given up */
 #define MB         (1024ull * 1024)
@@ -88,6 +89,7 @@ void sandbox_end(struct sandbox *s)
 	watch_del(&s->net);
 	close_fd(&s->net_fd);
 	procs_end(s);
+	watchers_end(s);
 	contexts_end(s);
 	http_cut(e->http, s->serial);
 	agent_free(s->agent);
@@ -202,6 +204,7 @@ int sandbox_pause(struct sandbox *s, struct err *err)
 	s->state = SANDBOX_PAUSED;
 	timer_stop(&s->end_timer);
 	procs_cut(s);
+	watchers_end(s);
 	contexts_cut(s);
 	http_cut(s->engine->http, s->serial);
 	log_line(LOG_INFO, "op=pause sandbox=%s", s->id);

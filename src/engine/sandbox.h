@@ -63,6 +63,7 @@ struct sandbox {
 	char failure[256];
 
 	struct proc *procs;       /* processes started by envd's clients */
+	struct watcher *watchers; /* of directories, for envd's clients */
 	size_t queued;            /* bytes of code that wait to be run */
 	struct context *contexts; /* of the code interpreter, oldest first */
 	struct usage_sample samples[USAGE_SAMPLES];

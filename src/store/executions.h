@@ -49,6 +49,15 @@ struct execution_start {
 int execution_begin(struct store *s, const struct execution_start *start, bool *queued,
 		    struct err *err);
 
+/* The provider's watcher of the sandbox's files, which one execution at a time may read. */
+#define EXECUTION_WATCHER 64
+
+/* *shared: it is this execution's until it ends, and watcher its id, "" when none was made yet. */
+int execution_watch(struct store *s, const char *id, int64_t sandbox, bool *shared,
+		    char watcher[EXECUTION_WATCHER], struct err *err);
+int execution_set_watcher(struct store *s, const char *id, int64_t sandbox, const char *watcher,
+			  struct err *err);
+
 /* Its turn has come: it runs from now on. */
 int execution_started(struct store *s, const char *id, struct err *err);
 

@@ -23,6 +23,16 @@ enum agent_op {
 	AGENT_MOVE,       /* strings: source, destination; EntryInfo */
 	AGENT_REMOVE,     /* string: path */
 	AGENT_USAGE,      /* the reply's payload is a struct agent_usage */
+	/* string: path; AGENT_RECURSIVE, AGENT_ENTRIES. From then on the directory is watched,
+	 * under this call's id. */
+	AGENT_WATCH,
+	/* target = the watch's id. Its changes since the last time, two strings each: an enum
+	 * agent_change as one byte and the name below the directory; an EntryInfo in JSON, or
+	 * nothing. value = 1 when not all fitted. AGENT_WAIT: answered only when there are some,
+	 * or -ECANCELED by AGENT_UNWATCH. An error says what became of the watch: -EOVERFLOW when
+	 * changes were lost, else why it cannot go on; the next call begins it anew. */
+	AGENT_CHANGES,
+	AGENT_UNWATCH, /* target = the watch's id */
 
 	/* agent -> engine */
 	AGENT_PLACED, /* it is in its namespaces, and others may join them */
@@ -35,6 +45,18 @@ enum agent_op {
 enum agent_flag {
 	AGENT_AS_ROOT = 1, /* as root, else as user */
 	AGENT_GROUP = 2,
+	AGENT_RECURSIVE = 4,
+	AGENT_ENTRIES = 8,
+	AGENT_WAIT = 16,
+};
+
+/* What can happen to a file. */
+enum agent_change {
+	AGENT_CREATED = 1, /* also: moved here */
+	AGENT_WRITTEN,
+	AGENT_REMOVED,
+	AGENT_RENAMED, /* moved away from this name */
+	AGENT_CHMODDED,
 };
 
 struct agent_msg {

@@ -822,10 +822,6 @@ describe('control plane', SUITE, () => {
     await fails(sandbox.updateNetwork({ allowOut: ['1.1.1.1'] }), 'SandboxError', /^501: .*network/i);
     const started = performance.now();
     await fails(sandbox.pty.create({ cols: 80, rows: 24, onData() {} }), 'SandboxError');
-    await fails(
-      sandbox.files.watchDir('/home/user', () => {}),
-      'SandboxError',
-    );
     assert.ok(performance.now() - started < 5_000);
     await sandbox.kill();
   });
@@ -834,7 +830,6 @@ describe('control plane', SUITE, () => {
     const sandbox = await engine.create('base');
     const streams = [
       ['process.Process/Start', { process: { cmd: '/bin/bash', args: ['-i', '-l'] }, pty: { size: { cols: 80, rows: 24 } } }, /pty/i],
-      ['filesystem.Filesystem/WatchDir', { path: '/home/user' }, /watch/i],
     ];
     for (const [method, message, name] of streams) {
       const res = await engine.stream(sandbox, method, message, { deadline: 5_000 });
@@ -848,9 +843,6 @@ describe('control plane', SUITE, () => {
       assert.match(trailer.error.message, name);
     }
     const unary = [
-      ['filesystem.Filesystem/CreateWatcher', { path: '/home/user' }, /watch/i],
-      ['filesystem.Filesystem/GetWatcherEvents', { watcherId: 'w' }, /watch/i],
-      ['filesystem.Filesystem/RemoveWatcher', { watcherId: 'w' }, /watch/i],
       ['process.Process/Update', { process: { pid: 1 }, pty: { size: { cols: 1, rows: 1 } } }, /pty|update/i],
     ];
     for (const [method, message, name] of unary) {

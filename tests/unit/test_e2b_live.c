@@ -1,10 +1,5 @@
 /* The E2B client against the real engine: every call, interrupts, deadlines, dead sandboxes, large
  * files and a consumer that is slow. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
 #include <curl/curl.h>
 #include <json-c/json.h>
 #include <poll.h>
@@ -15,33 +10,16 @@
 #include "e2b/remote_files.h"
 #include "e2b/contexts.h"
 #include "e2b/run.h"
-#include "live_engine.h"
+#include "live_client.h"
 
 #define BIG (300LL << 20)
 
-static struct live_engine engine;
-static struct e2b *client;
-static struct e2b_sandbox box; /* one with an interpreter, for all tests */
 static char nonce[13];
 
 static struct e2b_wait within(int64_t ms)
 {
 	return (struct e2b_wait){ .deadline_mono_us = clock_mono_us() + ms * 1000 };
 }
-
-#define WORKS(call)                                                                                \
-	do {                                                                                       \
-		struct err err = { 0 };                                                            \
-		if ((call) != 0)                                                                   \
-			fail_msg("%s: %d %s", #call, err.code, err.text);                          \
-	} while (0)
-
-#define FAILS(call, with)                                                                          \
-	do {                                                                                       \
-		struct err err = { 0 };                                                            \
-		if ((call) != -1 || err.code != (with))                                            \
-			fail_msg("%s: %d %s", #call, err.code, err.text);                          \
-	} while (0)
 
 /* ---- the control plane ---- */
 
@@ -508,34 +486,14 @@ static void a_dead_sandbox_is_noticed(void **state)
 
 static int set_up(void **state)
 {
-	struct err err = { 0 };
 	(void)state;
-	if (live_start(&engine) < 0)
-		return -1;
-	const struct e2b_config config = { .api_key = LIVE_KEY,
-					   .api_url = engine.url,
-					   .sandbox_url = engine.url };
 	id_alnum(nonce, 12);
 	const struct e2b_pair metadata[] = { { "nonce", nonce }, { "odd &=%", "\xc3\xbc +/=&" } };
 	const struct e2b_create what = { .template_id = "code-interpreter-v1",
 					 .timeout_secs = 600,
 					 .metadata = metadata,
 					 .nmetadata = 2 };
-	if (e2b_new(&client, &config, &err) < 0 ||
-	    e2b_create(client, &what, &box, NULL, &err) < 0) {
-		fprintf(stderr, "%s\n", err.text);
-		live_stop(&engine);
-		return -1;
-	}
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	e2b_free(client);
-	live_stop(&engine);
-	return 0;
+	return live_client_start(&what);
 }
 
 int main(void)
@@ -555,5 +513,5 @@ int main(void)
 		cmocka_unit_test(a_signed_url_opens_one_file),
 		cmocka_unit_test(a_dead_sandbox_is_noticed),
 	};
-	return cmocka_run_group_tests(tests, set_up, tear_down);
+	return cmocka_run_group_tests(tests, set_up, live_client_stop);
 }
