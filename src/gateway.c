@@ -69,8 +69,9 @@ static int check_store(const struct settings *s, struct err *err)
 	struct store *store;
 	if (store_open(&store, &config, err) < 0)
 		return -1;
+	int rc = store_verify(store, err);
 	store_free(store);
-	return 0;
+	return rc;
 }
 
 static void ready(void *ctx)

@@ -58,6 +58,7 @@ int db_expect(struct store *s, enum sql id, struct args args, const char *otherw
 
 /* Translates what SQLite said last. Returns -1. */
 int db_error(struct store *s, const char *doing, struct err *err);
+int db_damaged(struct store *s, const char *how, struct err *err);
 
 /* Columns of the current row, from left to right. */
 struct reader {

@@ -152,6 +152,32 @@ void store_free(struct store *s)
 	free(s);
 }
 
+/* The first line of a finding names the file only, and more lines may follow. */
+static int found_damage(struct store *s, const char *found, struct err *err)
+{
+	const char *line = strchr(found, '\n');
+	char how[160];
+	line = line ? line + 1 : found;
+	snprintf(how, sizeof how, "%.*s", (int)strcspn(line, "\n"), line);
+	return db_damaged(s, how, err);
+}
+
+int store_verify(struct store *s, struct err *err)
+{
+	sqlite3_stmt *st = NULL;
+	s->give_up = clock_mono_us() + s->busy_us;
+	int rc = sqlite3_prepare_v2(s->db, "PRAGMA quick_check(1)", -1, &st, NULL);
+	if (rc == SQLITE_OK)
+		rc = sqlite3_step(st);
+	const char *found = rc == SQLITE_ROW ? (const char *)sqlite3_column_text(st, 0) : NULL;
+	if (!found)
+		rc = db_error(s, "checking the database", err);
+	else
+		rc = strcmp(found, "ok") == 0 ? 0 : found_damage(s, found, err);
+	sqlite3_finalize(st);
+	return rc;
+}
+
 static int control(struct store *s, enum sql id, struct err *err)
 {
 	_query_ sqlite3_stmt *st = NULL;

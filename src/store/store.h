@@ -28,6 +28,10 @@ struct store_config {
 int store_open(struct store **out, const struct store_config *config, struct err *err);
 void store_free(struct store *s); /* NULL is fine */
 
+/* Looks at every page of the file, half a second for 200,000 executions: for the start of a
+ * service. A damage that is found later may have grown until then. */
+int store_verify(struct store *s, struct err *err);
+
 /* Several calls as one change: store_begin takes the write lock, store_end gives it back and keeps
  * everything (result 0) or undoes everything (result -1). It returns -1 when result is -1 or when
  * keeping failed. They nest; a failure inside undoes the whole. Do no slow work in between. */
