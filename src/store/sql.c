@@ -140,6 +140,9 @@ const char *const sql_text[SQL_COUNT] = {
 	[SQL_EXECUTION_END_DEAD] =
 		"UPDATE executions SET state = 'completion_unknown', ended_at = ?3 "
 		"WHERE pid = ?1 AND start = ?2 AND " UNFINISHED,
+	[SQL_EXECUTION_END_UNLEASED] =
+		"UPDATE executions SET state = 'completion_unknown', ended_at = ?1 "
+		"WHERE " UNFINISHED "AND started_at <= ?2 AND id NOT IN (SELECT id FROM leases)",
 
 	[SQL_TOKEN_CREATE] =
 		"INSERT INTO tokens (id, hash, user, role, scopes, session_id, created_at, "

@@ -212,6 +212,28 @@ static void what_a_dead_process_left(void **state)
 	assert_err(execution_finish(p->s, &end, &err), ERR_CONFLICT, "");
 }
 
+static void what_a_living_process_could_not_write(void **state)
+{
+	struct place *p = *state;
+	struct sandbox_row sandbox = running(p, "ann", "s1");
+	char lost[EXECUTION_ID], runs[EXECUTION_ID], new[EXECUTION_ID];
+	struct execution_row row;
+	size_t n;
+	begin(p, sandbox.id, "a", lost);
+	begin(p, sandbox.id, "b", runs);
+	assert_ok(lease_take(p->s, runs, sandbox.id, &err));
+	shell_run(p, "UPDATE executions SET started_at = 1000");
+	begin(p, sandbox.id, "c", new);
+	assert_ok(execution_end_dead(p->s, &n, &err));
+	assert_int_equal(n, 1);
+	assert_ok(execution_find(p->s, "ann", lost, &row, &err));
+	assert_int_equal(row.state, EXECUTION_COMPLETION_UNKNOWN);
+	assert_ok(execution_find(p->s, "ann", runs, &row, &err));
+	assert_int_equal(row.ended_at, 0);
+	assert_ok(execution_find(p->s, "ann", new, &row, &err));
+	assert_int_equal(row.ended_at, 0);
+}
+
 static void whose_turn_it_is(void **state)
 {
 	struct place *p = *state;
@@ -319,6 +341,7 @@ int main(void)
 		with_store(a_request_that_timed_out_is_known_again),
 		with_store(history_in_pages),
 		with_store(what_a_dead_process_left),
+		with_store(what_a_living_process_could_not_write),
 		with_store(whose_turn_it_is),
 		with_store(tokens),
 		with_store(the_audit_trail),
