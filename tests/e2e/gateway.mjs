@@ -104,11 +104,13 @@ function resolver() {
  * settings: of the gateway, over the defaults of the harness; null takes one away.
  * engine: options of startEngine, or an engine that runs already (it is then not stopped).
  * api: where the gateway finds the engine; its own URL unless something stands between.
+ * wrap: a command, with its first arguments, that starts the gateway. What it changes for the gateway alone, `beside` must change for
+ * the programs that come to the same database.
  */
-export async function startGateway({ settings = {}, engine = cloud ?? {}, api } = {}) {
+export async function startGateway({ settings = {}, engine = cloud ?? {}, api, wrap = [] } = {}) {
   const own = !engine.child;
   const provider = own ? await startEngine(engine) : engine;
-  const g = new Gateway(provider, own);
+  const g = new Gateway(provider, own, wrap);
   running.add(g);
   try {
     await g.configure(settings, api);
@@ -126,8 +128,8 @@ export async function startGateway({ settings = {}, engine = cloud ?? {}, api } 
 class Gateway {
   #tokens = new Map();
 
-  constructor(engine, own) {
-    Object.assign(this, { engine, own, dir: tempFolder('sandgate-gw-') });
+  constructor(engine, own, wrap) {
+    Object.assign(this, { engine, own, wrap, beside: [], dir: tempFolder('sandgate-gw-') });
     this.state = path.join(this.dir, 'state');
     this.config = path.join(this.dir, 'sandgate.conf');
     this.accessLog = path.join(this.dir, 'access.log');
@@ -151,7 +153,8 @@ class Gateway {
     const env = { PATH: process.env.PATH, ASAN_OPTIONS: process.env.ASAN_OPTIONS ?? '', UBSAN_OPTIONS: process.env.UBSAN_OPTIONS ?? '' };
     // As for the engine: a sanitized build must not keep so much freed memory that it looks like a leak.
     env.ASAN_OPTIONS = [env.ASAN_OPTIONS, 'quarantine_size_mb=8'].filter(Boolean).join(':');
-    this.server = new Child(SANDGATE, ['-c', this.config], { env });
+    const [command, ...args] = [...this.wrap, SANDGATE, '-c', this.config];
+    this.server = new Child(command, args, { env });
     await this.server.line(/^sandgate: ready /m, 'the gateway');
   }
 
@@ -191,12 +194,14 @@ class Gateway {
   }
 
   ctl(...args) {
-    return run(CTL, ['-c', this.config, ...args], { timeout: 60_000 });
+    const [command, ...rest] = [...this.beside, CTL, '-c', this.config, ...args];
+    return run(command, rest, { timeout: 60_000 });
   }
 
   /** sandgate-cleanup with this gateway's settings, not waited for; output is stdout's file. */
   startCleanup(args = [], { env = {}, out } = {}) {
-    return new Child(CLEANUP, ['-c', this.config, ...args], { out, env: { PATH: process.env.PATH, ...env } });
+    const [command, ...rest] = [...this.beside, CLEANUP, '-c', this.config, ...args];
+    return new Child(command, rest, { out, env: { PATH: process.env.PATH, ...env } });
   }
 
   /** One pass: { code, signal, text, summary }, the last with the fields of its last line. */
@@ -226,11 +231,14 @@ class Gateway {
 
   // -------------------------------------------------------------------------------------------------------------- looking
 
+  get database() {
+    return this.settings.SANDGATE_DB ?? path.join(this.state, 'sandgate.db');
+  }
+
   /** Rows of the database, by the sqlite3 shell. */
   async rows(sql) {
-    const { stdout } = await run('sqlite3', ['-json', '-cmd', '.timeout 10000', path.join(this.state, 'sandgate.db'), sql], {
-      maxBuffer: 64 << 20,
-    });
+    const [command, ...args] = [...this.beside, 'sqlite3', '-json', '-cmd', '.timeout 10000', this.database, sql];
+    const { stdout } = await run(command, args, { maxBuffer: 64 << 20 });
     return stdout.trim() ? JSON.parse(stdout) : [];
   }
 
