@@ -211,14 +211,16 @@ class Cell {
     assert.ok(this.passed().length <= 1, `it was sent ${this.passed().length} times`);
   }
 
-  /** Asked at the engine itself: what ran did so once, and an upload is there when, and only when, its answer said so. */
+  /** Asked of the engine itself: what ran did so once, and an upload is there when, and only when, its answer said so. */
   async judgeTraces() {
     const { engine } = this.lane.g;
     const [{ envd_token: envdAccessToken }] = await this.lane.g.history(this.id);
     const sandbox = { sandboxId: this.sandboxId, envdAccessToken };
     if (this.operation === 'execute') {
       const { status, text } = await engine.envd(sandbox, 'GET', '/files?path=/home/user/ran');
-      return assert.equal(status === 200 ? text : '', 'x'.repeat(this.passed().length));
+      const marks = status === 200 ? text : '';
+      if (this.fault !== 'reset-5' || marks) assert.equal(marks, 'x'.repeat(this.passed().length)); // there it may be interrupted first
+      return;
     }
     const list = await engine.rpc(sandbox, 'filesystem.Filesystem/ListDir', { path: '/home/user/upload', depth: 1 });
     const names = (list.json.entries ?? []).map((e) => e.name);
