@@ -1,5 +1,6 @@
-// Workers, the master, cleanup and the engine are killed with SIGKILL, at random moments and a few hundred times, while clients go on
-// starting, executing, uploading and stopping. Afterwards all that was promised must be true. SEED=n repeats a run's choices.
+// Workers, the master, cleanup and the engine are killed with SIGKILL, at random moments and a few hundred times, and the network
+// between gateway and engine is cut, while clients go on starting, executing, uploading and stopping. Afterwards all that was
+// promised must be true. SEED=n repeats a run's choices.
 import assert from 'node:assert/strict';
 import { createHash, randomInt } from 'node:crypto';
 import { after, before, describe, test } from 'node:test';
@@ -9,7 +10,8 @@ import { startProxy } from './proxy.mjs';
 
 const SEED = Number(process.env.SEED || randomInt(1, 2 ** 31));
 const SESSIONS = 4; // each has two clients: one that starts, stops, uploads and executes, and one that only executes
-const KILLS = [...Array(170).fill('worker'), ...Array(50).fill('cleanup'), ...Array(20).fill('master'), ...Array(5).fill('engine')];
+const BLOWS = { worker: 160, cleanup: 50, master: 20, engine: 5, network: 25 };
+const KILLS = Object.values(BLOWS).reduce((a, b) => a + b) - BLOWS.network;
 const PROVIDER_SECS = 5;
 const CALL = { deadline: 90_000 };
 
@@ -109,7 +111,11 @@ class World {
     this.proxy.target = new URL(this.engine.url);
   }
 
-  kill(kind, random) {
+  async network() {
+    this.proxy.cut();
+  }
+
+  strike(kind, random) {
     return kind === 'engine' ? this.engineDies() : this[kind](random);
   }
 
@@ -228,7 +234,7 @@ describe('chaos', SUITE, () => {
   });
   after(() => world?.stop());
 
-  test(`${KILLS.length} kills under load`, async () => {
+  test(`${KILLS} kills under load`, async () => {
     const load = { on: true };
     for (let i = 0; i < SESSIONS; i++) sessions.push(new Session(`chaos${i}`));
     const clients = sessions.flatMap((session, i) => [
@@ -236,9 +242,9 @@ describe('chaos', SUITE, () => {
       client(session, ['execute'], new Random(SEED + 2 * i + 2), load),
     ]);
     try {
-      for (const kind of random.shuffled(KILLS)) {
+      for (const kind of random.shuffled(Object.entries(BLOWS).flatMap(([what, n]) => Array(n).fill(what)))) {
         await sleep(50 + random.below(200));
-        await world.kill(kind, random);
+        await world.strike(kind, random);
       }
     } finally {
       load.on = false;
@@ -247,7 +253,7 @@ describe('chaos', SUITE, () => {
     assert.deepEqual(sessions.flatMap((s) => s.problems), []);
     const told = [...sessions.flatMap((s) => [...s.answers])].reduce((all, [what, n]) => all.set(what, (all.get(what) ?? 0) + n), new Map());
     console.log([...told].sort().map(([what, n]) => `${what}: ${n}`).join('\n'));
-    console.log(`summary: chaos: ${KILLS.length} kills, ${[...told.values()].reduce((a, b) => a + b, 0)} answers`);
+    console.log(`summary: chaos: ${KILLS} kills, ${[...told.values()].reduce((a, b) => a + b, 0)} answers`);
     assert.ok((told.get('execute 200') ?? 0) > 50, 'there was a load');
   });
 
@@ -283,7 +289,7 @@ describe('chaos', SUITE, () => {
   test('a killed engine is told as lost state', async () => {
     const { s } = sessions[0];
     assert.equal((await s.execute('x = 1')).status, 200);
-    await world.kill('engine', random);
+    await world.strike('engine', random);
     const next = await s.execute('print("x" in globals())');
     assert.deepEqual([next.status, next.json.output, next.json.state_lost, next.json.reason], [200, 'False\n', true, 'killed_by_provider']);
     await s.stop();

@@ -129,10 +129,15 @@ class FaultProxy {
     this.url = `http://127.0.0.1:${this.#port}`;
   }
 
+  /** Cuts every connection. */
+  cut() {
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
   /** Cuts every connection; new ones are refused until up(). */
   async down() {
     const closed = new Promise((resolve) => this.server.close(resolve));
-    for (const socket of this.#sockets) socket.destroy();
+    this.cut();
     await closed;
   }
 
