@@ -1,9 +1,10 @@
 # Sandgate. `make help` lists the targets, `make run` starts it, `make test` checks it.
 
-PREFIX  ?= /usr/local
-PORT    ?= 8080
-RUN_DIR ?= run
-Q       := $(if $(V),,@)
+PREFIX     ?= /usr/local
+SYSCONFDIR ?= /etc
+PORT       ?= 8080
+RUN_DIR    ?= run
+Q          := $(if $(V),,@)
 ifeq ($(origin CC),default)
 CC := gcc
 endif
@@ -72,8 +73,10 @@ JOBS   = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc))
 LOCKED = mkdir -p build && flock build/.lock $(MAKE) --no-print-directory $(JOBS)
 LOCAL  = PORT='$(PORT)' RUN_DIR='$(RUN_DIR)' BUILD='$(BUILD)' tools/local
 
+INSTALL = DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' BUILD='$(BUILD)' PROGS='$(PROGS)' tools/install
+
 .DELETE_ON_ERROR:
-.PHONY: all deps run up down test test-cloud bench lint install clean help programs units
+.PHONY: all deps run up down test test-cloud bench lint install uninstall clean help programs units put
 
 all: ## build the programs (CC=clang; SAN=1 with sanitizers; V=1 shows the commands)
 	+@$(LOCKED) programs
@@ -111,13 +114,11 @@ bench: ## measure the programs
 lint: all ## check layers, banned functions, formatting and names
 	@SANDGATE_BUILD='$(BUILD)' tests/lint
 
-install: all ## install below DESTDIR and PREFIX (/usr/local)
-	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/libexec/sandgate' \
-	        '$(DESTDIR)$(PREFIX)/share/doc/sandgate'
-	install -m 755 $(BUILD)/sandgate $(BUILD)/sandgatectl $(BUILD)/sandgate-cleanup $(BUILD)/sandgate-engine '$(DESTDIR)$(PREFIX)/bin/'
-	install -m 755 $(BUILD)/sandgate-agent '$(DESTDIR)$(PREFIX)/libexec/sandgate/'
-	install -m 644 $(wildcard README.md SECURITY.md CHANGES.md LICENSE) \
-	        '$(DESTDIR)$(PREFIX)/share/doc/sandgate/'
+install: ## install below PREFIX (/usr/local), settings in SYSCONFDIR (/etc); DESTDIR stands before both
+	+@$(LOCKED) put
+
+uninstall: ## remove what `make install` put there, but no settings, keys or state
+	@$(INSTALL) remove
 
 clean: ## remove what was built
 	rm -rf build tests/node_modules
@@ -131,6 +132,8 @@ programs: $(PROGS)
 	@:
 units: $(UNITS)
 	@:
+put: programs
+	@$(INSTALL) put
 
 $(BUILD)/sandgate-engine: $(call objects,src/engine.c src/engine/*.c) $(LIB)
 	@echo 'LINK $@'

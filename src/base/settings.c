@@ -299,9 +299,22 @@ void settings_print(const struct settings *s, FILE *out)
 	}
 }
 
+/* What a value may be: "1-3600", "1-" without an upper limit, "a|b", or "" for any text. */
+static void print_values(const struct row *r, FILE *out)
+{
+	if (r->kind != NUMBER)
+		fputs(r->choices ? r->choices : "", out);
+	else if (r->max == NO_LIMIT)
+		fprintf(out, "%lld-", (long long)r->min);
+	else
+		fprintf(out, "%lld-%lld", (long long)r->min, (long long)r->max);
+}
+
 void settings_describe(FILE *out)
 {
-	for (size_t i = 0; i < ROWS; i++)
-		fprintf(out, "%s\t%s\t%s\n", rows[i].name, rows[i].fallback ? rows[i].fallback : "",
-			rows[i].help);
+	for (size_t i = 0; i < ROWS; i++) {
+		fprintf(out, "%s\t%s\t", rows[i].name, rows[i].fallback ? rows[i].fallback : "");
+		print_values(&rows[i], out);
+		fprintf(out, "\t%s\n", rows[i].help);
+	}
 }

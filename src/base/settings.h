@@ -36,7 +36,8 @@ void settings_free(struct settings *s);
 /* NAME=value lines, secrets masked. */
 void settings_print(const struct settings *s, FILE *out);
 
-/* Names and meanings, for the manual and its lint: NAME<TAB>default<TAB>help. */
+/* What there is to set, for the manual and its lint: NAME<TAB>default<TAB>values<TAB>help, values
+ * being "1-3600", "1-", "a|b" or nothing. */
 void settings_describe(FILE *out);
 
 #endif

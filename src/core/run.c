@@ -1,23 +1,37 @@
 #include "core/run.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "core/deadman.h"
 #include "core/running.h"
 #include "e2b/run.h"
 #include "store/leases.h"
 
+/* What root's tools make for the gateway has to be the gateway's. Its user can put a link in the
+ * place meanwhile, which must not be followed. */
+static int give_to_owner(const char *path, const char *folder, struct err *err)
+{
+	struct stat st;
+	_close_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || stat(folder, &st) < 0 || fchown(fd, st.st_uid, st.st_gid) < 0)
+		return err_errno(err, "%s cannot be given away", path);
+	return 0;
+}
+
 int run_events_dir(const struct settings *s, char *out, size_t cap, struct err *err)
 {
 	if ((size_t)snprintf(out, cap, "%s/events", s->state_dir) >= cap)
 		return err_set(err, ERR_INVALID, "SANDGATE_STATE_DIR is too long");
-	if (mkdir(out, 0700) < 0 && errno != EEXIST)
-		return err_errno(err, "%s", out);
-	return 0;
+	if (mkdir(out, 0700) < 0)
+		return errno == EEXIST ? 0 : err_errno(err, "%s", out);
+	return geteuid() == 0 ? give_to_owner(out, s->state_dir, err) : 0;
 }
 
 /* ---- after it was given up ---- */

@@ -61,9 +61,12 @@ static int make_private(const char *path, const char *folder, struct err *err)
 			       folder);
 	/* Never opens a file that exists: closing it again would drop the locks that another handle
 	 * of this process has on it. */
-	int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	_close_ int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd >= 0) {
-		close(fd);
+		/* Root's tools may come before the gateway, whose folder it is. The side files
+		 * follow the main one. */
+		if (geteuid() == 0 && fchown(fd, st.st_uid, st.st_gid) < 0)
+			return err_errno(err, "the database %s cannot be given away", path);
 		return 0;
 	}
 	if (errno != EEXIST)

@@ -10,9 +10,6 @@ import { promisify } from 'node:util';
 import { BUILD, KEY, commandLine, open, request, startEngine, tempFolder, until, within } from './engine.mjs';
 
 export const TOP = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..');
-const SANDGATE = path.join(BUILD, 'sandgate');
-const CTL = path.join(BUILD, 'sandgatectl');
-const CLEANUP = path.join(BUILD, 'sandgate-cleanup');
 export const NGINX = ['/usr/sbin/nginx', '/usr/bin/nginx', '/usr/local/sbin/nginx'].find((p) => fs.existsSync(p)) ?? 'nginx';
 const run = promisify(execFile);
 
@@ -104,16 +101,17 @@ function resolver() {
  * settings: of the gateway, over the defaults of the harness; null takes one away.
  * engine: options of startEngine, or an engine that runs already (it is then not stopped).
  * api: where the gateway finds the engine; its own URL unless something stands between.
+ * programs: their folder. sample: text of a file of settings, which those of the harness follow.
  * wrap: a command, with its first arguments, that starts the gateway. What it changes for the gateway alone, `beside` must change for
  * the programs that come to the same database.
  */
-export async function startGateway({ settings = {}, engine = cloud ?? {}, api, wrap = [] } = {}) {
+export async function startGateway({ settings = {}, engine = cloud ?? {}, api, programs = BUILD, sample = '', wrap = [] } = {}) {
   const own = !engine.child;
   const provider = own ? await startEngine(engine) : engine;
-  const g = new Gateway(provider, own, wrap);
+  const g = new Gateway(provider, own, programs, wrap);
   running.add(g);
   try {
-    await g.configure(settings, api);
+    await g.configure(settings, api, sample);
     await g.startServer();
     await g.startNginx();
   } catch (e) {
@@ -128,14 +126,14 @@ export async function startGateway({ settings = {}, engine = cloud ?? {}, api, w
 class Gateway {
   #tokens = new Map();
 
-  constructor(engine, own, wrap) {
-    Object.assign(this, { engine, own, wrap, beside: [], dir: tempFolder('sandgate-gw-') });
+  constructor(engine, own, programs, wrap) {
+    Object.assign(this, { engine, own, programs, wrap, beside: [], dir: tempFolder('sandgate-gw-') });
     this.state = path.join(this.dir, 'state');
     this.config = path.join(this.dir, 'sandgate.conf');
     this.accessLog = path.join(this.dir, 'access.log');
   }
 
-  async configure(settings, api = this.engine.url) {
+  async configure(settings, api = this.engine.url, sample = '') {
     this.settings = {
       E2B_API_KEY: this.engine.key ?? KEY,
       ...(api && { E2B_API_URL: api, E2B_SANDBOX_URL: api }),
@@ -146,15 +144,20 @@ class Gateway {
       ...settings,
     };
     for (const [k, v] of Object.entries(this.settings)) if (v === null) delete this.settings[k];
-    fs.writeFileSync(this.config, settingsText(this.settings), { mode: 0o600 });
+    fs.writeFileSync(this.config, sample + settingsText(this.settings), { mode: 0o600 });
+  }
+
+  /** A program with this gateway's settings, by another one that starts it: a file and its arguments. */
+  #command(by, name, args = []) {
+    const [file, ...rest] = [...by, path.join(this.programs, name), '-c', this.config, ...args];
+    return [file, rest];
   }
 
   async startServer() {
     const env = { PATH: process.env.PATH, ASAN_OPTIONS: process.env.ASAN_OPTIONS ?? '', UBSAN_OPTIONS: process.env.UBSAN_OPTIONS ?? '' };
     // As for the engine: a sanitized build must not keep so much freed memory that it looks like a leak.
     env.ASAN_OPTIONS = [env.ASAN_OPTIONS, 'quarantine_size_mb=8'].filter(Boolean).join(':');
-    const [command, ...args] = [...this.wrap, SANDGATE, '-c', this.config];
-    this.server = new Child(command, args, { env });
+    this.server = new Child(...this.#command(this.wrap, 'sandgate'), { env });
     await this.server.line(/^sandgate: ready /m, 'the gateway');
   }
 
@@ -194,14 +197,12 @@ class Gateway {
   }
 
   ctl(...args) {
-    const [command, ...rest] = [...this.beside, CTL, '-c', this.config, ...args];
-    return run(command, rest, { timeout: 60_000 });
+    return run(...this.#command(this.beside, 'sandgatectl', args), { timeout: 60_000 });
   }
 
   /** sandgate-cleanup with this gateway's settings, not waited for; output is stdout's file. */
   startCleanup(args = [], { env = {}, out } = {}) {
-    const [command, ...rest] = [...this.beside, CLEANUP, '-c', this.config, ...args];
-    return new Child(command, rest, { out, env: { PATH: process.env.PATH, ...env } });
+    return new Child(...this.#command(this.beside, 'sandgate-cleanup', args), { out, env: { PATH: process.env.PATH, ...env } });
   }
 
   /** One pass: { code, signal, text, summary }, the last with the fields of its last line. */

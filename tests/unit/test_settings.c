@@ -162,7 +162,10 @@ static void printing_masks_secrets(void **state)
 	f = fmemopen(text, sizeof text, "w");
 	settings_describe(f);
 	fclose(f);
-	assert_non_null(strstr(text, "SANDGATE_DRAIN_SECS\t30\t"));
+	assert_non_null(strstr(text, "SANDGATE_DRAIN_SECS\t30\t0-3600\t"));
+	assert_non_null(strstr(text, "SANDGATE_UPLOAD_MAX_BYTES\t5368709120\t1-\t"));
+	assert_non_null(strstr(text, "SANDGATE_LOG_LEVEL\tinfo\terror|warn|info|debug\t"));
+	assert_non_null(strstr(text, "SANDGATE_DB\t\t\t"));
 	settings_free(&s);
 }
 
