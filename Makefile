@@ -42,6 +42,7 @@ CMOCKA_LIBS    = $(shell pkg-config --libs cmocka)
 objects  = $(patsubst src/%.c,$(OBJ)/%.o,$(wildcard $(1)))
 LIB     := $(BUILD)/libsandgate.a
 PROGS   := $(addprefix $(BUILD)/,sandgate sandgatectl sandgate-cleanup sandgate-engine sandgate-agent)
+SYSTEMD := $(patsubst %,$(BUILD)/%,$(wildcard systemd/*))
 UNITS   := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
 
 # A unit test is linked with the archive of wire and base. One that needs more names it here.
@@ -76,7 +77,7 @@ LOCAL  = PORT='$(PORT)' RUN_DIR='$(RUN_DIR)' BUILD='$(BUILD)' tools/local
 INSTALL = DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' BUILD='$(BUILD)' PROGS='$(PROGS)' tools/install
 
 .DELETE_ON_ERROR:
-.PHONY: all deps run up down test test-cloud bench lint install uninstall clean help programs units put
+.PHONY: all deps run up down test test-cloud bench lint install uninstall clean help programs units units-systemd put
 
 all: ## build the programs (CC=clang; SAN=1 with sanitizers; V=1 shows the commands)
 	+@$(LOCKED) programs
@@ -128,7 +129,9 @@ help: ## show this list
 
 # What follows is called under the lock.
 
-programs: $(PROGS)
+programs: $(PROGS) units-systemd
+	@:
+units-systemd: $(SYSTEMD)
 	@:
 units: $(UNITS)
 	@:
@@ -160,6 +163,12 @@ CLEANUP_OBJS := $(call objects,$(foreach layer,core store e2b,src/$(layer)/*.c))
 $(BUILD)/sandgate-cleanup: $(OBJ)/cleanup.o $(CLEANUP_OBJS) $(LIB)
 	@echo 'LINK $@'
 	$(Q)$(LINK) -o $@ $^ $(STORE_LIBS) $(E2B_LIBS) $(shell pkg-config --libs zlib)
+
+# Made anew each time: PREFIX may be another.
+$(SYSTEMD): $(BUILD)/%: % FORCE
+	@mkdir -p $(@D)
+	$(Q)sed -e 's|@BINDIR@|$(PREFIX)/bin|g' -e 's|@SYSCONFDIR@|$(SYSCONFDIR)|g' $< >$@
+FORCE:
 
 # Made anew each time: an archive keeps members whose source is gone.
 $(LIB): $(call objects,src/wire/*.c src/base/*.c)

@@ -34,7 +34,7 @@ struct prefork_config {
 };
 
 /* Serve until SIGTERM or SIGINT and everything is drained. 0, or -1 when it could not be started.
- */
+ * A service manager is told how it goes (base/notify.h). systemd's sockets stay when it ends. */
 int prefork_run(const struct prefork_config *config, struct err *err);
 
 #endif

@@ -28,7 +28,7 @@ export function freePort() {
 }
 
 /** KEY=value lines. */
-const settingsText = (settings) =>
+export const settingsText = (settings) =>
   Object.entries(settings)
     .map(([k, v]) => `${k}=${v}\n`)
     .join('');

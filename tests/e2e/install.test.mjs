@@ -44,6 +44,9 @@ function expected() {
   const folders = {
     bin: programs().filter((name) => name !== 'sandgate-agent'),
     'libexec/sandgate': ['sandgate-agent'],
+    'lib/systemd/system': sources('systemd', /\.(service|socket|timer)$/),
+    'lib/sysusers.d': ['sandgate.conf'],
+    'lib/tmpfiles.d': ['sandgate.conf'],
     'share/man/man5': ['sandgate.conf.5'],
     'share/man/man8': ['sandgate.8', 'sandgate-cleanup.8', 'sandgate-engine.8', 'sandgatectl.8'],
     'share/sandgate/nginx': sources('nginx', /\.(conf|map)$/),
@@ -76,9 +79,16 @@ describe('an installation', SUITE, () => {
     assert.equal(fs.readFileSync(inside(SETTINGS), 'utf8'), fs.readFileSync(path.join(TOP, 'etc/sandgate.conf'), 'utf8'));
   });
 
-  test('has settings that the programs accept, and that change nothing', async () => {
-    const config = async (...args) => (await run(inside('usr/bin/sandgatectl'), [...args, 'config'], { env: { E2B_API_KEY: KEY } })).stdout;
-    assert.equal(await config('-c', inside(SETTINGS)), await config());
+  test('has settings that the programs accept, and that say only where the key is', async () => {
+    const env = { E2B_API_KEY: KEY };
+    const config = async (...args) => (await run(inside('usr/bin/sandgatectl'), [...args, 'config'], { env })).stdout;
+    const plainly = (await config()).replace(/^E2B_API_KEY_FILE=$/m, 'E2B_API_KEY_FILE=/etc/sandgate/e2b-key');
+    assert.equal(await config('-c', inside(SETTINGS)), plainly);
+  });
+
+  test('has units that start what was installed', () => {
+    const text = fs.readFileSync(inside('usr/lib/systemd/system/sandgate.service'), 'utf8');
+    assert.match(text, /^ExecStart=\/usr\/bin\/sandgate -c \/etc\/sandgate\/sandgate\.conf$/m);
   });
 
   test('runs: engine, gateway, nginx with TLS, a token, a call', async () => {
