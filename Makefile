@@ -46,6 +46,7 @@ UNITS   := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test
 # A unit test is linked with the archive of wire and base. One that needs more names it here.
 test_template_OBJS := engine/template.o
 test_loop_OBJS     := engine/loop.o
+test_fields_OBJS   := engine/answer.o engine/http.o engine/loop.o
 test_prefork_OBJS  := $(patsubst src/%.c,%.o,$(wildcard src/web/*.c))
 test_e2b_OBJS      := $(patsubst src/%.c,%.o,$(wildcard src/e2b/*.c))
 test_e2b_faults_OBJS := $(test_e2b_OBJS)
