@@ -2,22 +2,29 @@
 
 PREFIX  ?= /usr/local
 PORT    ?= 8080
+SECS    ?= 60
 RUN_DIR ?= run
 Q       := $(if $(V),,@)
+comma   := ,
 ifeq ($(origin CC),default)
 CC := gcc
 endif
 
-# Every variant has its own folder: build, build/san, build/clang, build/clang/san.
+# Every variant has its own folder: build, build/san, build/clang, build/clang/san, build/fuzz.
 BUILD := build$(if $(findstring clang,$(CC)),/clang)$(if $(SAN),/san)
+ifdef FUZZ
+override CC := clang
+BUILD := build/fuzz
+endif
 OBJ   := $(BUILD)/obj
 
 CFLAGS ?= -O2 -g
 WARN   := -Wall -Wextra -Werror -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes \
           -Wmissing-prototypes -Wformat=2 -Wvla
 HARDEN := -fstack-protector-strong -fPIE
-ifdef SAN
-HARDEN += -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+ifneq ($(SAN)$(FUZZ),)
+HARDEN += -fsanitize=address,undefined$(if $(FUZZ),$(comma)fuzzer-no-link) -fno-sanitize-recover=all \
+          -fno-omit-frame-pointer
 else
 HARDEN += -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
 endif
@@ -68,13 +75,25 @@ test_install_live_OBJS    := core/install.o core/packages.o $(test_run_live_OBJS
 test_routes_OBJS          := $(foreach layer,api core store e2b web,$(patsubst src/%.c,%.o,$(wildcard src/$(layer)/*.c)))
 test_upload_live_OBJS     := core/upload.o $(session_OBJS) $(test_store_OBJS) $(test_e2b_OBJS)
 
+# The same for the fuzz targets. Each stands in for what its objects call beyond these.
+FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/*.c))
+fuzz_agent_OBJS     := engine/agent.o engine/loop.o
+fuzz_answers_OBJS   := $(addprefix e2b/,address.o answer.o bodies.o listing.o remote_files.o)
+fuzz_body_OBJS      := api/body.o
+fuzz_envelopes_OBJS := $(addprefix e2b/,answer.o backlog.o code_stream.o command_stream.o)
+fuzz_fields_OBJS    := $(test_fields_OBJS)
+fuzz_listing_OBJS   := engine/listing.o engine/template.o
+fuzz_ndjson_OBJS    := $(addprefix e2b/,answer.o backlog.o code_stream.o)
+fuzz_packages_OBJS  := core/packages.o
+fuzz_template_OBJS  := engine/template.o
+
 # Builds happen under a lock, so that two makes may run in one checkout.
 JOBS   = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc))
 LOCKED = mkdir -p build && flock build/.lock $(MAKE) --no-print-directory $(JOBS)
 LOCAL  = PORT='$(PORT)' RUN_DIR='$(RUN_DIR)' BUILD='$(BUILD)' tools/local
 
 .DELETE_ON_ERROR:
-.PHONY: all deps run up down test test-cloud bench lint install clean help programs units
+.PHONY: all deps run up down test test-cloud fuzz bench lint install clean help programs units fuzzers
 
 all: ## build the programs (CC=clang; SAN=1 with sanitizers; V=1 shows the commands)
 	+@$(LOCKED) programs
@@ -104,6 +123,11 @@ test-cloud: ## the contract against E2B itself; needs E2B_API_KEY and makes a fe
 	+@$(LOCKED) programs
 	@SANDGATE_BUILD='$(BUILD)' tests/cloud
 
+fuzz: ## look for inputs that break a decoder, SECS (60) seconds each (T=path: only that one)
+	@tools/deps test
+	+@$(LOCKED) FUZZ=1 fuzzers
+	@tests/fuzz/run '$(SECS)' $(T)
+
 bench: ## measure the programs
 	@tools/deps test
 	+@$(LOCKED) programs
@@ -131,6 +155,8 @@ help: ## show this list
 programs: $(PROGS)
 	@:
 units: $(UNITS)
+	@:
+fuzzers: $(FUZZERS)
 	@:
 
 $(BUILD)/sandgate-engine: $(call objects,src/engine.c src/engine/*.c) $(LIB)
@@ -187,5 +213,13 @@ $(UNITS): $(BUILD)/tests/%: tests/unit/%.c Makefile $(LIB) $$(addprefix $$(OBJ)/
 	        $(if $(findstring e2b/,$($*_OBJS)),$(E2B_TEST_LIBS)) \
 	        $(if $(findstring store/,$($*_OBJS)),$(STORE_LIBS)) \
 	        $(if $(findstring web/,$($*_OBJS)),$(WEB_LIBS)) $(CMOCKA_LIBS)
+
+ifdef FUZZ
+$(FUZZERS): $(BUILD)/%: tests/fuzz/%.c Makefile $(LIB) $$(addprefix $$(OBJ)/,$$(fuzz_$$*_OBJS))
+	@mkdir -p $(OBJ)/fuzz
+	@echo 'CC   $<'
+	$(Q)$(COMPILE) -MT $@ -MF $(OBJ)/fuzz/$*.d $(ENGINE_CFLAGS) -c -o $(OBJ)/fuzz/$*.o $<
+	$(Q)$(LINK) -fsanitize=fuzzer -o $@ $(OBJ)/fuzz/$*.o $(addprefix $(OBJ)/,$(fuzz_$*_OBJS)) $(LIB) $(ENGINE_LIBS)
+endif
 
 -include $(shell find $(OBJ) $(BUILD)/tests -name '*.d' 2>/dev/null)

@@ -21,6 +21,7 @@ CLEAN = {
     "src/api/routes.c": '#include "web/accept.h"\n',
     "nginx/pools.map": "as the route table says\n",
     "tests/unit/test_buf.c": '#include "base/buf.h"\n',
+    "tests/fuzz/corpus/lines/ends": "a line \r\nno newline",
     "tests/package-lock.json": '{\n  "lockfileVersion": 3\n}\n',
     "tools/go": '#!/bin/bash\nt=$(mktemp /tmp/go.XXXXXX)\nrm -f "$t"\n',
 }
