@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "wire/connect.h"
 #include "wire/httpfield.h"
 #include "wire/jsontext.h"
@@ -17,9 +18,12 @@ int field_root(struct json_object **out, const char *p, size_t n, struct err *er
 		return err_set(err, ERR_INVALID, "the body is not valid UTF-8");
 	if (n > INT32_MAX)
 		return err_set(err, ERR_INVALID, "the body is too large");
+	_cleanup_(buf_free) struct buf mended = BUF(n);
 	struct json_tokener *t = json_tokener_new_ex(DEPTH_MAX);
-	if (!t)
+	if (!t || json_mend_pairs(&p, &n, &mended)) {
+		json_tokener_free(t);
 		return err_set(err, ERR_INTERNAL, "no memory");
+	}
 	json_tokener_set_flags(t, JSON_TOKENER_STRICT | JSON_TOKENER_ALLOW_TRAILING_CHARS);
 	struct json_object *o = json_tokener_parse_ex(t, p, (int)n);
 	enum json_tokener_error e = json_tokener_get_error(t);

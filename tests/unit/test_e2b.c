@@ -235,6 +235,21 @@ static void secrets_are_blotted_out(void **state)
 	answer_scrub(NULL, "x");
 }
 
+/* json-c alone makes U+FFFD of the first two. */
+static void escaped_pairs_are_characters(void **state)
+{
+	(void)state;
+	static const char json[] = "[\"\\ud836\\ude00\", \"\\uD837\\uDFFF!\", \"\\ud83d\\ude42\"]";
+	static const char *const want[] = { "\xf0\x9d\xa8\x80", "\xf0\x9d\xbf\xbf!",
+					    "\xf0\x9f\x99\x82" };
+	struct json_object *o = NULL;
+	assert_int_equal(json_read(&o, LIT(json), NULL), 0);
+	for (size_t i = 0; i < 3; i++)
+		assert_string_equal(json_object_get_string(json_object_array_get_idx(o, i)),
+				    want[i]);
+	json_drop(&o);
+}
+
 static void json_that_is_none(void **state)
 {
 	(void)state;
@@ -476,6 +491,7 @@ int main(void)
 		cmocka_unit_test(bodies),
 		cmocka_unit_test(failures),
 		cmocka_unit_test(secrets_are_blotted_out),
+		cmocka_unit_test(escaped_pairs_are_characters),
 		cmocka_unit_test(json_that_is_none),
 		cmocka_unit_test(code_cut_at_every_byte),
 		cmocka_unit_test(command_cut_at_every_byte),

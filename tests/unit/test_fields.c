@@ -66,11 +66,23 @@ static void all_else_is_refused(void **state)
 	}
 }
 
+static void escaped_pairs_are_characters(void **state)
+{
+	(void)state;
+	struct json_object *o = NULL;
+	const char *path = NULL;
+	assert_int_equal(field_root(&o, LIT("{\"path\":\"\\ud836\\ude00\"}"), NULL), 0);
+	assert_int_equal(field_string(o, "path", &path, NULL), 1);
+	assert_string_equal(path, "\xf0\x9d\xa8\x80");
+	json_object_put(o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_object_is_read),
 		cmocka_unit_test(all_else_is_refused),
+		cmocka_unit_test(escaped_pairs_are_characters),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
