@@ -1,3 +1,4 @@
+#include <malloc.h>
 #include <poll.h>
 #include <stdio.h>
 
@@ -63,6 +64,15 @@ int running_needs(const struct running *r)
 	return (int)left + PROBE_SECS;
 }
 
+/* It takes longer than a moment. Hundreds may do so at once, and none of them needs for its waiting
+ * what its beginning needed. */
+static void rest(struct running *r)
+{
+	r->rested = true;
+	store_rest(r->c->store);
+	malloc_trim(0);
+}
+
 static int on_tick(void *ctx, unsigned ready)
 {
 	struct running *r = ctx;
@@ -78,6 +88,8 @@ static int on_tick(void *ctx, unsigned ready)
 	if (woken && r->req->woken)
 		r->req->woken(r->req->ctx);
 	record_tick(&r->record, now);
+	if (!r->rested && now - r->asked_at >= SECOND_US)
+		rest(r);
 	if (now - r->renewed >= LEASE_RENEW_US) {
 		r->renewed = now;
 		lease_renew(r->c->store, r->out->id, r->req->row->id, &ignored);

@@ -22,6 +22,7 @@ struct running {
 	int64_t count;    /* the executions of its context, this one included */
 	int pid;          /* of the command that runs, or 0 */
 	int64_t renewed, looked;
+	bool rested;      /* memory was given back: it takes longer */
 	enum run_end why; /* set by whoever gives it up */
 	bool given_up;
 	int64_t given_up_at; /* CLOCK_REALTIME */
