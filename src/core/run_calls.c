@@ -44,9 +44,9 @@ static enum run_end end_of(enum end_reason reason)
 
 bool running_sandbox_ended(const struct running *r, enum run_end *end)
 {
-	struct sandbox_row now;
+	struct sandbox_fate now;
 	struct err err;
-	if (sandbox_get(r->c->store, r->req->row->id, &now, &err) < 0)
+	if (sandbox_fate(r->c->store, r->req->row->id, &now, &err) < 0)
 		return false; /* a busy database is no reason to end a run */
 	if (now.status == SANDBOX_STOPPING || now.status == SANDBOX_ENDED)
 		*end = end_of(now.end_reason);
@@ -64,15 +64,6 @@ int running_needs(const struct running *r)
 	return (int)left + PROBE_SECS;
 }
 
-/* It takes longer than a moment. Hundreds may do so at once, and none of them needs for its waiting
- * what its beginning needed. */
-static void rest(struct running *r)
-{
-	r->rested = true;
-	store_rest(r->c->store);
-	malloc_trim(0);
-}
-
 static int on_tick(void *ctx, unsigned ready)
 {
 	struct running *r = ctx;
@@ -88,18 +79,23 @@ static int on_tick(void *ctx, unsigned ready)
 	if (woken && r->req->woken)
 		r->req->woken(r->req->ctx);
 	record_tick(&r->record, now);
-	if (!r->rested && now - r->asked_at >= SECOND_US)
-		rest(r);
 	if (now - r->renewed >= LEASE_RENEW_US) {
 		r->renewed = now;
 		lease_renew(r->c->store, r->out->id, r->req->row->id, &ignored);
 		deadman_renew(r->c, r->req->row, running_needs(r), &ignored);
 	}
-	if (woken || now - r->looked >= LOOK_US) {
-		r->looked = now;
-		return running_sandbox_ended(r, &end) ? give_up(r, end) : 0;
-	}
-	return 0;
+	if (!woken && now - r->looked < LOOK_US)
+		return 0;
+	/* It takes longer than a moment. Hundreds may do so at once, and none needs for its waiting
+	 * what its beginning needed. */
+	const bool settles_down = r->looked == r->watched && !woken;
+	if (settles_down)
+		store_rest(r->c->store);
+	r->looked = now;
+	const bool ended = running_sandbox_ended(r, &end);
+	if (settles_down)
+		malloc_trim(0);
+	return ended ? give_up(r, end) : 0;
 }
 
 /* Watch without a call of the provider. */
@@ -124,7 +120,7 @@ void running_watch(struct running *r)
 	if (r->req->wake_fd >= 0)
 		r->wait.fds[n++] = r->req->wake_fd;
 	r->wait.nfds = n;
-	r->renewed = r->looked = clock_mono_us();
+	r->renewed = r->looked = r->watched = clock_mono_us();
 }
 
 int64_t running_limit(const struct running *r)

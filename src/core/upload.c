@@ -155,9 +155,9 @@ static bool step(struct upload *u)
 /* A sandbox that was stopped takes no more; the provider may not say so until the end. */
 static void check_sandbox(struct upload *u)
 {
-	struct sandbox_row now;
+	struct sandbox_fate now;
 	struct err ignored;
-	if (sandbox_get(u->c->store, u->row.id, &now, &ignored) == 0 &&
+	if (sandbox_fate(u->c->store, u->row.id, &now, &ignored) == 0 &&
 	    now.status != SANDBOX_RUNNING && now.status != SANDBOX_PAUSED) {
 		err_set(&u->why, ERR_CONFLICT, "the sandbox was stopped during the upload");
 		u->over = true;

@@ -31,6 +31,7 @@ const char *const sql_text[SQL_COUNT] = {
 	[SQL_ROLLBACK] = "ROLLBACK",
 
 	[SQL_SANDBOX_GET] = SANDBOX "WHERE id = ?1",
+	[SQL_SANDBOX_FATE] = "SELECT status, end_reason, lifetime_at FROM sandboxes WHERE id = ?1",
 	[SQL_SANDBOX_FIND] = SANDBOX "WHERE owner = ?1 AND session_id = ?2 AND " LIVE,
 	[SQL_SANDBOX_BY_ID] = SANDBOX "WHERE sandbox_id = ?1 AND sandbox_id <> ''",
 	[SQL_SANDBOX_BY_NONCE] = SANDBOX "WHERE nonce = ?1",

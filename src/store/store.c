@@ -101,6 +101,14 @@ static const char settings[] = "PRAGMA synchronous = NORMAL;"
 			       "PRAGMA wal_autocheckpoint = 0;"
 			       "PRAGMA journal_size_limit = 16777216;";
 
+/* SQLite would take 20 pages at once for each handle, of which most need five. For the process, and
+ * before its first handle. */
+static void spare_pages(void)
+{
+	if (!holder.handles)
+		sqlite3_config(SQLITE_CONFIG_PAGECACHE, NULL, 0, 0);
+}
+
 static int connect_to(struct store *s, const char *path, struct err *err)
 {
 	int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE;
@@ -135,6 +143,7 @@ int store_open(struct store **out, const struct store_config *config, struct err
 	struct store *s = calloc(1, sizeof *s);
 	if (!s)
 		return err_set(err, ERR_INTERNAL, "no memory for a database handle");
+	spare_pages();
 	holder.pid = getpid();
 	holder.handles++;
 	s->slot = config->slot;
