@@ -106,10 +106,10 @@ test-cloud: ## the contract against E2B itself; needs E2B_API_KEY and makes a fe
 	+@$(LOCKED) programs
 	@SANDGATE_BUILD='$(BUILD)' tests/cloud
 
-bench: ## measure the programs
-	@tools/deps test
+bench: ## measure, side by side (BENCH=--markdown, BENCH=status: only that group)
+	@tools/deps bench
 	+@$(LOCKED) programs
-	@SANDGATE_BUILD='$(BUILD)' tests/bench/run
+	@SANDGATE_BUILD='$(BUILD)' "$$(tools/deps node)" tests/bench/run.mjs $(BENCH)
 
 lint: all ## check layers, banned functions, formatting and names
 	@SANDGATE_BUILD='$(BUILD)' tests/lint
@@ -121,7 +121,7 @@ uninstall: ## remove what `make install` put there, but no settings, keys or sta
 	@$(INSTALL) remove
 
 clean: ## remove what was built
-	rm -rf build tests/node_modules
+	rm -rf build tests/node_modules tests/bench/node_modules
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' Makefile | expand -t 10
