@@ -76,6 +76,8 @@ const notes = () => [
   ...(hasNode() ? [] : ['Node was not measured: its packages are not installed (tools/deps bench).']),
 ];
 
+for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(130)); // which ends what was started
+
 const { values, positionals } = parseArgs({ options: { markdown: { type: 'boolean' }, quick: { type: 'boolean' } }, allowPositionals: true });
 const groups = GROUPS.filter(({ name }) => name.includes(positionals[0] ?? ''));
 const rows = await measureAll(groups, values.quick ? QUICK : FULL);

@@ -22,6 +22,9 @@ const NODE = path.join(HERE, 'node_modules', PLATFORM, 'bin/node');
 
 export const hasNode = () => fs.existsSync(NODE) && fs.existsSync(path.join(HERE, 'node_modules/fastify'));
 
+const worlds = new Set();
+process.on('exit', () => worlds.forEach((world) => world.killAll()));
+
 export async function startWorld({ engine, settings } = {}) {
   const world = new World();
   try {
@@ -39,6 +42,7 @@ export async function startWorld({ engine, settings } = {}) {
 class World {
   constructor() {
     this.dir = tempFolder('sandgate-bench-');
+    worlds.add(this);
   }
 
   get engine() {
@@ -106,9 +110,19 @@ class World {
     await this.node.line(/^ready$/m, "Node's server");
   }
 
+  get #children() {
+    return [this.nginx, this.node].filter((child) => child && !child.end);
+  }
+
+  killAll() {
+    for (const child of this.#children) child.process.kill('SIGTERM'); // both end what they have started
+    fs.rmSync(this.dir, { recursive: true, force: true });
+  }
+
   async stop() {
-    for (const child of [this.nginx, this.node]) if (child && !child.end) await child.stop('SIGTERM').catch(() => child.process.kill('SIGKILL'));
+    for (const child of this.#children) await child.stop('SIGTERM').catch(() => child.process.kill('SIGKILL'));
     await this.g?.stop();
     fs.rmSync(this.dir, { recursive: true, force: true });
+    worlds.delete(this);
   }
 }
