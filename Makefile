@@ -133,10 +133,10 @@ fuzz: ## look for inputs that break a decoder, SECS (60) seconds each (T=path: o
 	+@$(LOCKED) FUZZ=1 fuzzers
 	@tests/fuzz/run '$(SECS)' $(T)
 
-bench: ## measure the programs
-	@tools/deps test
+bench: ## measure, side by side (BENCH=--markdown, BENCH=status: only that group)
+	@tools/deps bench
 	+@$(LOCKED) programs
-	@SANDGATE_BUILD='$(BUILD)' tests/bench/run
+	@SANDGATE_BUILD='$(BUILD)' "$$(tools/deps node)" tests/bench/run.mjs $(BENCH)
 
 lint: all ## check layers, banned functions, formatting and names
 	@SANDGATE_BUILD='$(BUILD)' tests/lint
@@ -148,7 +148,7 @@ uninstall: ## remove what `make install` put there, but no settings, keys or sta
 	@$(INSTALL) remove
 
 clean: ## remove what was built
-	rm -rf build tests/node_modules
+	rm -rf build tests/node_modules tests/bench/node_modules
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' Makefile | expand -t 10

@@ -134,6 +134,17 @@ static enum run_end judge(struct running *r, const struct err *err)
 	return ran ? RUN_UNKNOWN : RUN_REFUSED;
 }
 
+/* The row and the lease as one change: each change costs as much as the run's other work. */
+static int end_rows(struct running *r, const struct execution_end *end, struct err *err)
+{
+	if (store_begin(r->c->store, err) < 0)
+		return -1;
+	int rc = execution_finish(r->c->store, end, err);
+	if (rc == 0)
+		rc = lease_release(r->c->store, end->id, err);
+	return store_end(r->c->store, rc, err);
+}
+
 static void finish(struct running *r)
 {
 	struct run_report *out = r->out;
@@ -150,8 +161,9 @@ static void finish(struct running *r)
 		.error_name = report_error_name(out),
 		.idle_us = r->c->settings->idle_timeout * SECOND_US,
 	};
-	execution_finish(r->c->store, &end, &ignored);
-	lease_release(r->c->store, out->id, &ignored);
+	/* Somebody who took us for dead may have ended the row. */
+	if (end_rows(r, &end, &ignored) < 0)
+		lease_release(r->c->store, out->id, &ignored);
 }
 
 /* ---- the beginning ---- */
@@ -164,6 +176,16 @@ static void join(struct buf *out, const char *const *argv)
 			buf_adds(out, " ");
 		buf_adds(out, argv[i]);
 	}
+}
+
+static int begin_rows(struct running *r, const struct execution_start *start, struct err *err)
+{
+	if (store_begin(r->c->store, err) < 0)
+		return -1;
+	int rc = execution_begin(r->c->store, start, &r->queued, err);
+	if (rc == 0)
+		rc = lease_take(r->c->store, start->id, start->sandbox, err);
+	return store_end(r->c->store, rc, err);
 }
 
 static int begin(struct running *r, struct err *err)
@@ -187,16 +209,11 @@ static int begin(struct running *r, struct err *err)
 		start.input = joined.p;
 		start.input_bytes = joined.len;
 	}
-	int rc = execution_begin(r->c->store, &start, &r->queued, err);
+	int rc = begin_rows(r, &start, err);
 	r->asked_at = clock_mono_us();
-	if (rc == 0)
-		rc = lease_take(r->c->store, r->out->id, req->row->id, err);
 	buf_free(&joined);
-	if (rc < 0) {
-		const struct execution_end end = { .id = r->out->id, .state = EXECUTION_FAILED };
-		execution_finish(r->c->store, &end, &ignored);
+	if (rc < 0)
 		return -1;
-	}
 	bool has_dir = run_events_dir(r->c->settings, dir, sizeof dir, &ignored) == 0;
 	record_open(&r->record, has_dir ? dir : NULL, r->out);
 	return 0;

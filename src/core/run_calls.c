@@ -1,3 +1,4 @@
+#include <malloc.h>
 #include <poll.h>
 #include <stdio.h>
 
@@ -43,9 +44,9 @@ static enum run_end end_of(enum end_reason reason)
 
 bool running_sandbox_ended(const struct running *r, enum run_end *end)
 {
-	struct sandbox_row now;
+	struct sandbox_fate now;
 	struct err err;
-	if (sandbox_get(r->c->store, r->req->row->id, &now, &err) < 0)
+	if (sandbox_fate(r->c->store, r->req->row->id, &now, &err) < 0)
 		return false; /* a busy database is no reason to end a run */
 	if (now.status == SANDBOX_STOPPING || now.status == SANDBOX_ENDED)
 		*end = end_of(now.end_reason);
@@ -83,11 +84,18 @@ static int on_tick(void *ctx, unsigned ready)
 		lease_renew(r->c->store, r->out->id, r->req->row->id, &ignored);
 		deadman_renew(r->c, r->req->row, running_needs(r), &ignored);
 	}
-	if (woken || now - r->looked >= LOOK_US) {
-		r->looked = now;
-		return running_sandbox_ended(r, &end) ? give_up(r, end) : 0;
-	}
-	return 0;
+	if (!woken && now - r->looked < LOOK_US)
+		return 0;
+	/* It takes longer than a moment. Hundreds may do so at once, and none needs for its waiting
+	 * what its beginning needed. */
+	const bool settles_down = r->looked == r->watched && !woken;
+	if (settles_down)
+		store_rest(r->c->store);
+	r->looked = now;
+	const bool ended = running_sandbox_ended(r, &end);
+	if (settles_down)
+		malloc_trim(0);
+	return ended ? give_up(r, end) : 0;
 }
 
 /* Watch without a call of the provider. */
@@ -112,7 +120,7 @@ void running_watch(struct running *r)
 	if (r->req->wake_fd >= 0)
 		r->wait.fds[n++] = r->req->wake_fd;
 	r->wait.nfds = n;
-	r->renewed = r->looked = clock_mono_us();
+	r->renewed = r->looked = r->watched = clock_mono_us();
 }
 
 int64_t running_limit(const struct running *r)

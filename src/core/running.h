@@ -22,8 +22,8 @@ struct running {
 	bool starting;    /* a command was asked for and may run, but has no pid yet */
 	int64_t count;    /* the executions of its context, this one included */
 	int pid;          /* of the command that runs, or 0 */
-	int64_t renewed, looked;
-	enum run_end why; /* set by whoever gives it up */
+	int64_t watched, renewed, looked; /* since when, and when last; CLOCK_MONOTONIC */
+	enum run_end why;                 /* set by whoever gives it up */
 	bool given_up;
 	int64_t given_up_at; /* CLOCK_REALTIME */
 };

@@ -20,6 +20,7 @@ struct store {
 	int64_t give_up; /* CLOCK_MONOTONIC: when the current call stops waiting */
 	int depth;       /* nested store_begin calls */
 	bool undo;       /* something inside the transaction failed */
+	int wal_pages;   /* of the WAL, at the last change of this handle */
 };
 
 /* A value for a statement. */

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "store/executions.h"
 #include "store/leases.h"
+#include "store/sql.h"
 #include "store/tokens.h"
 
 static bool live(struct place *p, int64_t sandbox)
@@ -163,6 +164,32 @@ static void a_request_that_timed_out_is_known_again(void **state)
 	assert_err(execution_repeated(p->s, "ann", "s1", hash, clock_real_us(), &row, &err),
 		   ERR_NOT_FOUND, "");
 	assert_err(execution_repeated(p->s, "ann", "s1", "", since, &row, &err), ERR_NOT_FOUND, "");
+}
+
+static void expect_plan(struct place *p, enum sql id, const char *expected)
+{
+	sqlite3 *db;
+	sqlite3_stmt *st;
+	char sql[2048];
+	bool found = false;
+	snprintf(sql, sizeof sql, "EXPLAIN QUERY PLAN %s", sql_text[id]);
+	assert_int_equal(sqlite3_open(p->path, &db), SQLITE_OK);
+	assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &st, NULL), SQLITE_OK);
+	while (sqlite3_step(st) == SQLITE_ROW)
+		found |= strstr((const char *)sqlite3_column_text(st, 3), expected) != NULL;
+	sqlite3_finalize(st);
+	sqlite3_close(db);
+	assert_true(found);
+}
+
+static void a_run_does_not_walk_through_its_session_s_history(void **state)
+{
+	struct place *p = *state;
+	expect_plan(p, SQL_EXECUTION_BEGIN, "executions_going_on (sandbox=?)");
+	expect_plan(p, SQL_EXECUTION_REPEATED,
+		    "executions_timed_out (owner=? AND session_id=? AND ended_at>?)");
+	expect_plan(p, SQL_EXECUTION_BEGAN_SINCE,
+		    "executions_by_sandbox (sandbox=? AND started_at>?)");
 }
 
 static void history_in_pages(void **state)
@@ -339,6 +366,7 @@ int main(void)
 		with_store(an_execution_from_start_to_end),
 		with_store(a_long_input_is_cut_between_characters),
 		with_store(a_request_that_timed_out_is_known_again),
+		with_store(a_run_does_not_walk_through_its_session_s_history),
 		with_store(history_in_pages),
 		with_store(what_a_dead_process_left),
 		with_store(what_a_living_process_could_not_write),
