@@ -49,22 +49,24 @@ static bool read_away(struct core *c, const struct e2b_sandbox *sb, const char *
 	       err.code == ERR_LIMIT;
 }
 
-void changes_begin(struct core *c, const struct sandbox_row *row, const struct e2b_sandbox *sb,
-		   const char *execution_id, struct changes *out)
+int changes_claim(struct core *c, const char *execution_id, int64_t sandbox, struct changes *out,
+		  struct err *err)
+{
+	*out = (struct changes){ .shared = false };
+	return execution_watch(c->store, execution_id, sandbox, &out->shared, out->watcher, err);
+}
+
+void changes_begin(struct core *c, const char *execution_id, int64_t sandbox,
+		   const struct e2b_sandbox *sb, struct changes *changes)
 {
 	const struct e2b_wait wait = core_patience(c);
 	struct err ignored;
-	bool shared = false;
-	*out = (struct changes){ .own = true };
-	if (execution_watch(c->store, execution_id, row->id, &shared, out->watcher, &ignored) < 0)
-		out->watcher[0] = '\0';
-	out->own = !shared;
-	if (shared && out->watcher[0] && read_away(c, sb, out->watcher))
+	if (changes->shared && changes->watcher[0] && read_away(c, sb, changes->watcher))
 		return;
-	if (e2b_watch_create(c->e2b, sb, HOME, true, out->watcher, &wait, &ignored) < 0)
-		out->watcher[0] = '\0';
-	else if (shared)
-		execution_set_watcher(c->store, execution_id, row->id, out->watcher, &ignored);
+	if (e2b_watch_create(c->e2b, sb, HOME, true, changes->watcher, &wait, &ignored) < 0)
+		changes->watcher[0] = '\0';
+	else if (changes->shared)
+		execution_set_watcher(c->store, execution_id, sandbox, changes->watcher, &ignored);
 }
 
 /* ---- what was heard ---- */
@@ -239,7 +241,7 @@ struct json_object *changes_end(struct core *c, const struct e2b_sandbox *sb,
 			o = list(&h, total);
 	}
 	forget(&h);
-	if (changes->own)
+	if (!changes->shared)
 		e2b_watch_remove(c->e2b, sb, changes->watcher, &wait, &ignored);
 	return o;
 }

@@ -12,13 +12,17 @@
 
 struct changes {
 	char watcher[EXECUTION_WATCHER]; /* "": it is not known what changes */
-	bool own;                        /* another execution reads the sandbox's watcher */
+	bool shared;                     /* it is the sandbox's, and not this execution's own */
 };
+
+/* Whose the sandbox's watcher is, as part of the change that writes the execution's row. */
+int changes_claim(struct core *c, const char *execution_id, int64_t sandbox, struct changes *out,
+		  struct err *err);
 
 /* From here on all that changes is told to changes_end. It never fails: what could not be watched
  * is not known in the end. */
-void changes_begin(struct core *c, const struct sandbox_row *row, const struct e2b_sandbox *sb,
-		   const char *execution_id, struct changes *out);
+void changes_begin(struct core *c, const char *execution_id, int64_t sandbox,
+		   const struct e2b_sandbox *sb, struct changes *changes);
 
 /* What has changed: an array of {path, size, change}, or NULL when that is not known. *total is how
  * many there were. */

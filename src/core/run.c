@@ -202,6 +202,17 @@ static void wake_followers(struct running *r)
 	r->c->wake(r->c->ctx, key);
 }
 
+/* The row and the lease as one change: each change costs as much as the run's other work. */
+static int end_rows(struct running *r, const struct execution_end *end, struct err *err)
+{
+	if (store_begin(r->c->store, err) < 0)
+		return -1;
+	int rc = execution_finish(r->c->store, end, err);
+	if (rc == 0)
+		rc = lease_release(r->c->store, end->id, err);
+	return store_end(r->c->store, rc, err);
+}
+
 static void finish(struct running *r)
 {
 	struct run_report *out = r->out;
@@ -220,8 +231,9 @@ static void finish(struct running *r)
 		.idle_us = r->c->settings->idle_timeout * SECOND_US,
 		.cancelled_by = report_cancelled_by(out),
 	};
-	execution_finish(r->c->store, &end, &ignored);
-	lease_release(r->c->store, out->id, &ignored);
+	/* Somebody who took us for dead may have ended the row. */
+	if (end_rows(r, &end, &ignored) < 0)
+		lease_release(r->c->store, out->id, &ignored);
 	wake_followers(r);
 }
 
@@ -247,6 +259,18 @@ static void note_queue(struct running *r)
 	record_note(&r->record, EVENT_QUEUED, json);
 }
 
+static int begin_rows(struct running *r, const struct execution_start *start, struct err *err)
+{
+	if (store_begin(r->c->store, err) < 0)
+		return -1;
+	int rc = execution_begin(r->c->store, start, &r->queued, err);
+	if (rc == 0)
+		rc = lease_take(r->c->store, start->id, start->sandbox, err);
+	if (rc == 0 && start->kind != EXECUTION_INSTALL)
+		rc = changes_claim(r->c, start->id, start->sandbox, &r->changes, err);
+	return store_end(r->c->store, rc, err);
+}
+
 static int begin(struct running *r, struct err *err)
 {
 	const struct run_request *req = r->req;
@@ -270,16 +294,11 @@ static int begin(struct running *r, struct err *err)
 		start.input = joined.p;
 		start.input_bytes = joined.len;
 	}
-	int rc = execution_begin(r->c->store, &start, &r->queued, err);
+	int rc = begin_rows(r, &start, err);
 	r->asked_at = clock_mono_us();
-	if (rc == 0)
-		rc = lease_take(r->c->store, r->out->id, req->row->id, err);
 	buf_free(&joined);
-	if (rc < 0) {
-		const struct execution_end end = { .id = r->out->id, .state = EXECUTION_FAILED };
-		execution_finish(r->c->store, &end, &ignored);
+	if (rc < 0)
 		return -1;
-	}
 	bool has_dir = run_events_dir(r->c->settings, dir, sizeof dir, &ignored) == 0;
 	record_open(&r->record, has_dir ? dir : NULL, req->audience ? &req->audience->tap : NULL,
 		    r->out);
@@ -315,7 +334,7 @@ int run_execution(struct core *c, const struct run_request *req, struct run_repo
 	/* It is the provider's own switch; the run itself will tell if all is not well. */
 	deadman_renew(c, req->row, running_needs(&r), &ignored);
 	if (req->kind != EXECUTION_INSTALL)
-		changes_begin(c, req->row, &r.sandbox, out->id, &r.changes);
+		changes_begin(c, out->id, req->row->id, &r.sandbox, &r.changes);
 	running_watch(&r);
 	int rc = req->argv ? run_command(&r, &why) : running_code(&r, &why);
 	if (rc < 0) {

@@ -1,3 +1,4 @@
+#include <malloc.h>
 #include <poll.h>
 #include <stdio.h>
 
@@ -56,9 +57,9 @@ static void warn(struct running *r, int64_t lifetime_at)
 
 bool running_sandbox_ended(struct running *r, enum run_end *end)
 {
-	struct sandbox_row now;
+	struct sandbox_fate now;
 	struct err err;
-	if (sandbox_get(r->c->store, r->req->row->id, &now, &err) < 0)
+	if (sandbox_fate(r->c->store, r->req->row->id, &now, &err) < 0)
 		return false; /* a busy database is no reason to end a run */
 	warn(r, now.lifetime_at);
 	if (now.status == SANDBOX_STOPPING || now.status == SANDBOX_ENDED)
@@ -160,11 +161,18 @@ static int on_tick(void *ctx, unsigned ready)
 		lease_renew(r->c->store, r->out->id, r->req->row->id, &ignored);
 		deadman_renew(r->c, r->req->row, running_needs(r), &ignored);
 	}
-	if (woken || now - r->looked >= LOOK_US) {
-		r->looked = now;
-		return must_end(r, &end) ? give_up(r, end) : 0;
-	}
-	return 0;
+	if (!woken && now - r->looked < LOOK_US)
+		return 0;
+	/* It takes longer than a moment. Hundreds may do so at once, and none needs for its waiting
+	 * what its beginning needed. */
+	const bool settles_down = r->looked == r->watched && !woken;
+	if (settles_down)
+		store_rest(r->c->store);
+	r->looked = now;
+	const bool ended = must_end(r, &end);
+	if (settles_down)
+		malloc_trim(0);
+	return ended ? give_up(r, end) : 0;
 }
 
 /* Watch without a call of the provider. */
@@ -185,7 +193,7 @@ void running_watch(struct running *r)
 	r->client_fd = r->req->client_fd;
 	r->wait = (struct e2b_wait){ .tick = on_tick, .before = before_wait, .ctx = r };
 	watch_fds(r);
-	r->renewed = r->looked = clock_mono_us();
+	r->renewed = r->looked = r->watched = clock_mono_us();
 }
 
 int64_t running_limit(const struct running *r)

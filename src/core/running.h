@@ -24,7 +24,7 @@ struct running {
 	bool starting;          /* a command was asked for and may run, but has no pid yet */
 	int64_t count;          /* the executions of its context, this one included */
 	int pid;                /* of the command that runs, or 0 */
-	int64_t renewed, looked;
+	int64_t watched, renewed, looked; /* since when, and when last; CLOCK_MONOTONIC */
 	int client_fd;    /* the request's, until the client leaves a detached execution */
 	bool held;        /* its audience could not take the last piece */
 	bool warned;      /* that its sandbox will come to its end */

@@ -28,6 +28,10 @@ struct e2b_config {
 	int timeout_secs;        /* of a call whose wait names no deadline; 0 is 60 */
 };
 
+/* For a process that will fork, before it does: what libcurl and its TLS library make at their
+ * first use is then there once, and not in every child. */
+void e2b_prepare(void);
+
 struct e2b;
 int e2b_new(struct e2b **out, const struct e2b_config *config, struct err *err);
 void e2b_free(struct e2b *c); /* NULL is fine */

@@ -58,7 +58,7 @@ bool board_draining(const struct board *b, int64_t *deadline); /* deadline may b
  * pool stays for the others. False: there is none now. It is given back with the slot. */
 bool board_linger(struct board *b, struct slot *s);
 
-/* The master's eventfd: written by a worker that took the last idle slot of its pool. */
+/* The master's eventfd: written by a worker that took the last idle slot of the exec pool. */
 int board_hungry(const struct board *b);
 
 #endif

@@ -8,7 +8,7 @@ import { promisify } from 'node:util';
 import { BUILD, KEY, SUITE, tempFolder } from './engine.mjs';
 import { TOP } from './gateway.mjs';
 import { blocks } from './readme.mjs';
-import { startWorld } from './site.mjs';
+import { fill, startWorld } from './site.mjs';
 
 const run = promisify(execFile);
 
@@ -44,6 +44,9 @@ function expected() {
   const folders = {
     bin: programs().filter((name) => name !== 'sandgate-agent'),
     'libexec/sandgate': ['sandgate-agent'],
+    'lib/systemd/system': sources('systemd', /\.(service|socket|timer)$/),
+    'lib/sysusers.d': ['sandgate.conf'],
+    'lib/tmpfiles.d': ['sandgate.conf'],
     'share/man/man5': ['sandgate.conf.5'],
     'share/man/man8': ['sandgate.8', 'sandgate-cleanup.8', 'sandgate-engine.8', 'sandgatectl.8'],
     'share/sandgate/nginx': sources('nginx', /\.(conf|map)$/),
@@ -76,16 +79,41 @@ describe('an installation', SUITE, () => {
     assert.equal(fs.readFileSync(inside(SETTINGS), 'utf8'), fs.readFileSync(path.join(TOP, 'etc/sandgate.conf'), 'utf8'));
   });
 
-  test('has settings that the programs accept, and that change nothing', async () => {
+  test('has settings that the programs accept, and that change nothing but where the key is', async () => {
     const config = async (...args) => (await run(inside('usr/bin/sandgatectl'), [...args, 'config'], { env: { E2B_API_KEY: KEY } })).stdout;
-    assert.equal(await config('-c', inside(SETTINGS)), await config());
+    const sample = await config('-c', inside(SETTINGS));
+    assert.equal(fill(sample, 'E2B_API_KEY_FILE=/etc/sandgate/e2b-key\n', 'E2B_API_KEY_FILE=\n'), await config());
+  });
+
+  test('has units that name its programs and settings', () => {
+    const units = inside('usr/lib/systemd/system');
+    const texts = fs.readdirSync(units).map((name) => fs.readFileSync(path.join(units, name), 'utf8'));
+    const started = texts.flatMap((text) => [...text.matchAll(/^ExecStart=(\S+)(?: -c (\S+))?/gm)]);
+    assert.deepEqual(started.map((m) => m[1]).sort(), ['/usr/bin/sandgate', '/usr/bin/sandgate-cleanup', '/usr/bin/sandgate-engine']);
+    assert.equal(started.filter((m) => m[2] === `/${SETTINGS}`).length, 2);
+    for (const text of texts) assert.doesNotMatch(text, /@\w+@/);
+  });
+
+  test('makes its user and gives him the settings', { skip: process.getuid() !== 0 && 'needs root' }, async () => {
+    await run('systemd-sysusers', [`--root=${dir}`, 'sandgate.conf']);
+    await run('systemd-tmpfiles', [`--root=${dir}`, '--create', 'sandgate.conf']);
+    const [, uid, gid] = fs.readFileSync(inside('etc/passwd'), 'utf8').match(/^sandgate:x:(\d+):(\d+):/m);
+    assert.notEqual(uid, '0');
+    const seen = (name) => (({ mode, uid: owner, gid: group }) => [(mode & 0o777).toString(8), owner, group])(fs.statSync(inside(name)));
+    assert.deepEqual(seen('etc/sandgate'), ['750', 0, Number(gid)]);
+    assert.deepEqual(seen(SETTINGS), ['640', 0, Number(gid)]);
+    assert.deepEqual(seen('etc/sandgate/e2b-key'), ['600', 0, 0]);
+    for (const name of fs.readdirSync(inside('etc')).filter((n) => n !== 'sandgate')) fs.rmSync(inside('etc', name), { recursive: true });
+    fs.rmSync(inside('etc/sandgate/e2b-key'));
   });
 
   test('runs: engine, gateway, nginx with TLS, a token, a call', async () => {
+    fs.writeFileSync(inside('etc/sandgate/e2b-key'), `${KEY}\n`, { mode: 0o600 });
     world = await startWorld({
       programs: inside('usr/bin'),
       nginx: inside('usr/share/sandgate/nginx'),
-      sample: fs.readFileSync(inside(SETTINGS), 'utf8'),
+      sample: fill(fs.readFileSync(inside(SETTINGS), 'utf8'), '=/etc/sandgate/e2b-key\n', `=${inside('etc/sandgate/e2b-key')}\n`),
+      settings: { E2B_API_KEY: null },
     });
     const site = await world.site();
     const { stdout } = await world.g.ctl('token', 'create', '--user', 'alice');
@@ -152,13 +180,12 @@ describe('an installation', SUITE, () => {
     fs.rmSync(inside('usr/share/sandgate/nginx/http.conf'));
     await make('install', ...where());
     assert.match(fs.readFileSync(inside(SETTINGS), 'utf8'), /^SANDGATE_MAX_SANDBOXES=7$/m);
-    assert.deepEqual(listing(dir), { ...expected(), [SETTINGS]: '640' });
+    assert.deepEqual(listing(dir), { ...expected(), [SETTINGS]: '640', 'etc/sandgate/e2b-key': '600' });
   });
 
   test('goes, but for settings, keys and what is not ours', async () => {
     await world?.stop();
     world = undefined;
-    fs.writeFileSync(inside('etc/sandgate/e2b-key'), `${KEY}\n`, { mode: 0o600 });
     fs.writeFileSync(inside('usr/bin/other'), '');
     const { stdout } = await make('uninstall', ...where());
     assert.match(stdout, /your settings are still in .*\/etc\/sandgate\/sandgate\.conf/);

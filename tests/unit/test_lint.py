@@ -44,6 +44,7 @@ CLEAN = {
     "man/sandgate-engine.8": page("sandgate-engine", 8, "It takes", ".Fl -help ."),
     "nginx/pools.map": "as the route table says\n",
     "tests/unit/test_buf.c": '#include "base/buf.h"\n',
+    "tests/fuzz/corpus/lines/ends": "a line \r\nno newline",
     "tests/package-lock.json": '{\n  "lockfileVersion": 3\n}\n',
     "tools/go": '#!/bin/bash\nt=$(mktemp /tmp/go.XXXXXX)\nrm -f "$t"\n',
 }

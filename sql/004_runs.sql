@@ -1,4 +1,4 @@
--- Version 3. Executions that can be followed, cancelled and told apart by their context.
+-- Version 4. Executions that can be followed, cancelled and told apart by their context.
 
 -- The context whose turn it waits for; '' is the sandbox's own. Commands wait for nobody.
 ALTER TABLE executions ADD COLUMN context_id TEXT NOT NULL DEFAULT '';
