@@ -20,6 +20,8 @@ CREATE TABLE envs (
 -- How long it took to make.
 ALTER TABLE sandboxes ADD COLUMN create_ms INTEGER NOT NULL DEFAULT 0;
 
--- The provider's watcher of the user's home, and the execution that uses it just now.
+-- The provider's watcher of the user's home, the execution that uses it just now, and when it was
+-- last read; 0 when something of ours has changed files since.
 ALTER TABLE sandboxes ADD COLUMN watcher_id TEXT NOT NULL DEFAULT '';
 ALTER TABLE sandboxes ADD COLUMN watched_by TEXT NOT NULL DEFAULT '';
+ALTER TABLE sandboxes ADD COLUMN watched_at INTEGER NOT NULL DEFAULT 0;

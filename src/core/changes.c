@@ -17,6 +17,7 @@
 #define NAMES_MAX  (96u << 10)   /* bytes of names given to one stat(1) */
 #define ANSWER_MAX (1024u << 10) /* bytes of its answer */
 #define STAT_SECS  30
+#define FRESH_US   (2 * SECOND_US)
 
 /* What was heard of a path: one change, and after fold() all of them together. */
 struct heard {
@@ -52,21 +53,28 @@ static bool read_away(struct core *c, const struct e2b_sandbox *sb, const char *
 int changes_claim(struct core *c, const char *execution_id, int64_t sandbox, struct changes *out,
 		  struct err *err)
 {
-	*out = (struct changes){ .shared = false };
-	return execution_watch(c->store, execution_id, sandbox, &out->shared, out->watcher, err);
+	return execution_watch(c->store, execution_id, sandbox, &out->watch, err);
+}
+
+/* What the execution before it has read a moment ago has nothing new to tell. */
+static bool is_fresh(const struct execution_watch *watch)
+{
+	const int64_t age = clock_real_us() - watch->read_at;
+	return age >= 0 && age < FRESH_US;
 }
 
 void changes_begin(struct core *c, const char *execution_id, int64_t sandbox,
 		   const struct e2b_sandbox *sb, struct changes *changes)
 {
 	const struct e2b_wait wait = core_patience(c);
+	struct execution_watch *w = &changes->watch;
 	struct err ignored;
-	if (changes->shared && changes->watcher[0] && read_away(c, sb, changes->watcher))
+	if (w->shared && w->id[0] && (is_fresh(w) || read_away(c, sb, w->id)))
 		return;
-	if (e2b_watch_create(c->e2b, sb, HOME, true, changes->watcher, &wait, &ignored) < 0)
-		changes->watcher[0] = '\0';
-	else if (changes->shared)
-		execution_set_watcher(c->store, execution_id, sandbox, changes->watcher, &ignored);
+	if (e2b_watch_create(c->e2b, sb, HOME, true, w->id, &wait, &ignored) < 0)
+		w->id[0] = '\0';
+	else if (w->shared)
+		execution_set_watcher(c->store, execution_id, sandbox, w->id, &ignored);
 }
 
 /* ---- what was heard ---- */
@@ -233,15 +241,15 @@ struct json_object *changes_end(struct core *c, const struct e2b_sandbox *sb,
 	struct json_object *o = NULL;
 	struct err ignored;
 	*total = 0;
-	if (!changes->watcher[0])
+	if (!changes->watch.id[0])
 		return NULL;
-	if (e2b_watch_events(c->e2b, sb, changes->watcher, hear, &h, &wait, &ignored) == 0) {
+	if (e2b_watch_events(c->e2b, sb, changes->watch.id, hear, &h, &wait, &ignored) == 0) {
 		fold(&h);
 		if (look(c, sb, &h, &ignored) == 0)
 			o = list(&h, total);
 	}
 	forget(&h);
-	if (!changes->shared)
-		e2b_watch_remove(c->e2b, sb, changes->watcher, &wait, &ignored);
+	if (!changes->watch.shared)
+		e2b_watch_remove(c->e2b, sb, changes->watch.id, &wait, &ignored);
 	return o;
 }

@@ -11,8 +11,7 @@
 #define CHANGES_MAX 1000 /* that are named; more are counted */
 
 struct changes {
-	char watcher[EXECUTION_WATCHER]; /* "": it is not known what changes */
-	bool shared;                     /* it is the sandbox's, and not this execution's own */
+	struct execution_watch watch; /* id "": it is not known what changes */
 };
 
 /* Whose the sandbox's watcher is, as part of the change that writes the execution's row. */

@@ -11,6 +11,7 @@
 #include "base/ids.h"
 #include "core/deadman.h"
 #include "e2b/remote_files.h"
+#include "store/executions.h"
 #include "store/leases.h"
 #include "wire/multipart.h"
 
@@ -409,6 +410,8 @@ static int carry_out(struct upload *u, struct err *err)
 	int rc = transfer(u, err);
 	if (rc == 0)
 		rc = settle(u, err);
+	/* No execution has made this file. */
+	execution_spoil_watch(u->c->store, u->row.id, &ignored);
 	if (rc < 0)
 		remove_temporary(u);
 	sandbox_touch(u->c->store, u->row.id, u->c->settings->idle_timeout * SECOND_US, &ignored);

@@ -102,31 +102,38 @@ int execution_begin(struct store *s, const struct execution_start *start, bool *
 	return store_end(s, begin(s, start, queued, err), err);
 }
 
-static int take_watch(struct store *s, const char *id, int64_t sandbox, bool *shared,
-		      char watcher[EXECUTION_WATCHER], struct err *err)
+static int take_watch(struct store *s, const char *id, int64_t sandbox, struct execution_watch *out,
+		      struct err *err)
 {
 	_query_ sqlite3_stmt *st = NULL;
+	struct execution_watch watch = { .shared = false };
 	bool there;
 	int changed;
-	if (db_write(s, SQL_WATCH_TAKE, ARGS(NUMBER(sandbox), NAME(id)), &changed, err) < 0)
-		return -1;
-	*shared = changed > 0;
-	if (db_query(s, SQL_WATCH_GET, ARGS(NUMBER(sandbox)), &st, err) < 0 ||
+	if (db_write(s, SQL_WATCH_TAKE, ARGS(NUMBER(sandbox), NAME(id)), &changed, err) < 0 ||
+	    db_query(s, SQL_WATCH_GET, ARGS(NUMBER(sandbox)), &st, err) < 0 ||
 	    db_row(s, st, &there, err) < 0)
 		return -1;
-	watcher[0] = '\0';
 	struct reader r = READER(st);
-	if (there)
-		read_text(&r, watcher, EXECUTION_WATCHER);
+	watch.shared = changed > 0;
+	if (there) {
+		read_text(&r, watch.id, sizeof watch.id);
+		watch.read_at = read_number(&r);
+	}
+	*out = watch;
 	return read_end(&r, err);
 }
 
-int execution_watch(struct store *s, const char *id, int64_t sandbox, bool *shared,
-		    char watcher[EXECUTION_WATCHER], struct err *err)
+int execution_watch(struct store *s, const char *id, int64_t sandbox, struct execution_watch *out,
+		    struct err *err)
 {
 	if (store_begin(s, err) < 0)
 		return -1;
-	return store_end(s, take_watch(s, id, sandbox, shared, watcher, err), err);
+	return store_end(s, take_watch(s, id, sandbox, out, err), err);
+}
+
+int execution_spoil_watch(struct store *s, int64_t sandbox, struct err *err)
+{
+	return db_write(s, SQL_WATCH_SPOIL, ARGS(NUMBER(sandbox)), NULL, err);
 }
 
 int execution_set_watcher(struct store *s, const char *id, int64_t sandbox, const char *watcher,
@@ -214,7 +221,8 @@ static int finish(struct store *s, const struct execution_end *end, struct err *
 {
 	int64_t sandbox = 0;
 	if (finish_row(s, end, &sandbox, err) < 0 ||
-	    db_write(s, SQL_WATCH_RELEASE, ARGS(NAME(end->id), NUMBER(sandbox)), NULL, err) < 0)
+	    db_write(s, SQL_WATCH_RELEASE,
+		     ARGS(NAME(end->id), NUMBER(sandbox), NUMBER(clock_real_us())), NULL, err) < 0)
 		return -1;
 	return end->idle_us ? sandbox_touch_now(s, sandbox, end->idle_us, err) : 0;
 }

@@ -52,9 +52,16 @@ int execution_begin(struct store *s, const struct execution_start *start, bool *
 /* The provider's watcher of the sandbox's files, which one execution at a time may read. */
 #define EXECUTION_WATCHER 64
 
-/* *shared: it is this execution's until it ends, and watcher its id, "" when none was made yet. */
-int execution_watch(struct store *s, const char *id, int64_t sandbox, bool *shared,
-		    char watcher[EXECUTION_WATCHER], struct err *err);
+struct execution_watch {
+	bool shared;                /* it is this execution's until it ends */
+	char id[EXECUTION_WATCHER]; /* "" when none was made yet */
+	int64_t read_at;            /* when the one before has read it, or 0 */
+};
+int execution_watch(struct store *s, const char *id, int64_t sandbox, struct execution_watch *out,
+		    struct err *err);
+
+/* Files of the sandbox were changed by something that is no execution. */
+int execution_spoil_watch(struct store *s, int64_t sandbox, struct err *err);
 int execution_set_watcher(struct store *s, const char *id, int64_t sandbox, const char *watcher,
 			  struct err *err);
 

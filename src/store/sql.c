@@ -139,10 +139,11 @@ const char *const sql_text[SQL_COUNT] = {
 		"UPDATE sandboxes SET watched_by = ?2 WHERE id = ?1 AND NOT EXISTS (SELECT 1 "
 		"FROM executions AS e WHERE e.id = sandboxes.watched_by AND "
 		"e.state IN ('queued', 'running'))",
-	[SQL_WATCH_GET] = "SELECT watcher_id FROM sandboxes WHERE id = ?1",
+	[SQL_WATCH_GET] = "SELECT watcher_id, watched_at FROM sandboxes WHERE id = ?1",
 	[SQL_WATCH_SET] = "UPDATE sandboxes SET watcher_id = ?3 WHERE id = ?1 AND watched_by = ?2",
-	[SQL_WATCH_RELEASE] = "UPDATE sandboxes SET watched_by = '' WHERE watched_by = ?1 "
-			      "AND id = ?2",
+	[SQL_WATCH_RELEASE] = "UPDATE sandboxes SET watched_by = '', watched_at = ?3 "
+			      "WHERE watched_by = ?1 AND id = ?2",
+	[SQL_WATCH_SPOIL] = "UPDATE sandboxes SET watched_at = 0 WHERE id = ?1 AND watched_at <> 0",
 	[SQL_EXECUTION_AHEAD] =
 		"SELECT count(*) FROM executions AS other, executions AS own WHERE own.id = ?1 "
 		"AND other.sandbox = own.sandbox AND other.seq < own.seq "
