@@ -1,23 +1,31 @@
 # Sandgate. `make help` lists the targets, `make run` starts it, `make test` checks it.
 
-PREFIX  ?= /usr/local
-PORT    ?= 8080
-RUN_DIR ?= run
-Q       := $(if $(V),,@)
+PREFIX     ?= /usr/local
+SYSCONFDIR ?= /etc
+PORT       ?= 8080
+RUN_DIR    ?= run
+SECS       ?= 60
+Q          := $(if $(V),,@)
+comma      := ,
 ifeq ($(origin CC),default)
 CC := gcc
 endif
 
-# Every variant has its own folder: build, build/san, build/clang, build/clang/san.
+# Every variant has its own folder: build, build/san, build/clang, build/clang/san, build/fuzz.
 BUILD := build$(if $(findstring clang,$(CC)),/clang)$(if $(SAN),/san)
+ifdef FUZZ
+override CC := clang
+BUILD := build/fuzz
+endif
 OBJ   := $(BUILD)/obj
 
 CFLAGS ?= -O2 -g
 WARN   := -Wall -Wextra -Werror -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes \
           -Wmissing-prototypes -Wformat=2 -Wvla
 HARDEN := -fstack-protector-strong -fPIE
-ifdef SAN
-HARDEN += -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+ifneq ($(SAN)$(FUZZ),)
+HARDEN += -fsanitize=address,undefined$(if $(FUZZ),$(comma)fuzzer-no-link) -fno-sanitize-recover=all \
+          -fno-omit-frame-pointer
 else
 HARDEN += -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
 endif
@@ -41,11 +49,13 @@ CMOCKA_LIBS    = $(shell pkg-config --libs cmocka)
 objects  = $(patsubst src/%.c,$(OBJ)/%.o,$(wildcard $(1)))
 LIB     := $(BUILD)/libsandgate.a
 PROGS   := $(addprefix $(BUILD)/,sandgate sandgatectl sandgate-cleanup sandgate-engine sandgate-agent)
+SYSTEMD := $(patsubst %,$(BUILD)/%,$(wildcard systemd/*))
 UNITS   := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
 
 # A unit test is linked with the archive of wire and base. One that needs more names it here.
 test_template_OBJS := engine/template.o
 test_loop_OBJS     := engine/loop.o
+test_fields_OBJS   := engine/answer.o engine/http.o engine/loop.o
 test_prefork_OBJS  := $(patsubst src/%.c,%.o,$(wildcard src/web/*.c))
 test_e2b_OBJS      := $(patsubst src/%.c,%.o,$(wildcard src/e2b/*.c))
 test_e2b_faults_OBJS := $(test_e2b_OBJS)
@@ -68,13 +78,28 @@ test_install_live_OBJS    := core/install.o core/packages.o $(test_run_live_OBJS
 test_routes_OBJS          := $(foreach layer,api core store e2b web,$(patsubst src/%.c,%.o,$(wildcard src/$(layer)/*.c)))
 test_upload_live_OBJS     := core/upload.o $(session_OBJS) $(test_store_OBJS) $(test_e2b_OBJS)
 
+# The same for the fuzz targets. Each stands in for what its objects call beyond these.
+FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/*.c))
+fuzz_agent_OBJS     := engine/agent.o engine/loop.o
+fuzz_answers_OBJS   := $(addprefix e2b/,address.o answer.o bodies.o listing.o remote_files.o)
+fuzz_body_OBJS      := api/body.o
+fuzz_envelopes_OBJS := $(addprefix e2b/,answer.o backlog.o code_stream.o command_stream.o)
+fuzz_fields_OBJS    := $(test_fields_OBJS)
+fuzz_listing_OBJS   := engine/listing.o engine/template.o
+fuzz_ndjson_OBJS    := $(addprefix e2b/,answer.o backlog.o code_stream.o)
+fuzz_packages_OBJS  := core/packages.o
+fuzz_template_OBJS  := engine/template.o
+
 # Builds happen under a lock, so that two makes may run in one checkout.
 JOBS   = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc))
 LOCKED = mkdir -p build && flock build/.lock $(MAKE) --no-print-directory $(JOBS)
 LOCAL  = PORT='$(PORT)' RUN_DIR='$(RUN_DIR)' BUILD='$(BUILD)' tools/local
 
+INSTALL = DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' BUILD='$(BUILD)' PROGS='$(PROGS)' tools/install
+
 .DELETE_ON_ERROR:
-.PHONY: all deps run up down test test-cloud bench lint install clean help programs units
+.PHONY: all deps run up down test test-cloud fuzz bench lint install uninstall clean help programs units units-systemd put \
+        fuzzers
 
 all: ## build the programs (CC=clang; SAN=1 with sanitizers; V=1 shows the commands)
 	+@$(LOCKED) programs
@@ -104,33 +129,42 @@ test-cloud: ## the contract against E2B itself; needs E2B_API_KEY and makes a fe
 	+@$(LOCKED) programs
 	@SANDGATE_BUILD='$(BUILD)' tests/cloud
 
-bench: ## measure the programs
+fuzz: ## look for inputs that break a decoder, SECS (60) seconds each (T=path: only that one)
 	@tools/deps test
+	+@$(LOCKED) FUZZ=1 fuzzers
+	@tests/fuzz/run '$(SECS)' $(T)
+
+bench: ## measure, side by side (BENCH=--markdown, BENCH=status: only that group)
+	@tools/deps bench
 	+@$(LOCKED) programs
-	@SANDGATE_BUILD='$(BUILD)' tests/bench/run
+	@SANDGATE_BUILD='$(BUILD)' "$$(tools/deps node)" tests/bench/run.mjs $(BENCH)
 
 lint: all ## check layers, banned functions, formatting and names
 	@SANDGATE_BUILD='$(BUILD)' tests/lint
 
-install: all ## install below DESTDIR and PREFIX (/usr/local)
-	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/libexec/sandgate' \
-	        '$(DESTDIR)$(PREFIX)/share/doc/sandgate'
-	install -m 755 $(BUILD)/sandgate $(BUILD)/sandgatectl $(BUILD)/sandgate-cleanup $(BUILD)/sandgate-engine '$(DESTDIR)$(PREFIX)/bin/'
-	install -m 755 $(BUILD)/sandgate-agent '$(DESTDIR)$(PREFIX)/libexec/sandgate/'
-	install -m 644 $(wildcard README.md SECURITY.md CHANGES.md LICENSE) \
-	        '$(DESTDIR)$(PREFIX)/share/doc/sandgate/'
+install: ## install below PREFIX (/usr/local), settings in SYSCONFDIR (/etc); DESTDIR stands before both
+	+@$(LOCKED) put
+
+uninstall: ## remove what `make install` put there, but no settings, keys or state
+	@$(INSTALL) remove
 
 clean: ## remove what was built
-	rm -rf build tests/node_modules
+	rm -rf build tests/node_modules tests/bench/node_modules
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' Makefile | expand -t 10
 
 # What follows is called under the lock.
 
-programs: $(PROGS)
+programs: $(PROGS) units-systemd
+	@:
+units-systemd: $(SYSTEMD)
 	@:
 units: $(UNITS)
+	@:
+put: programs
+	@$(INSTALL) put
+fuzzers: $(FUZZERS)
 	@:
 
 $(BUILD)/sandgate-engine: $(call objects,src/engine.c src/engine/*.c) $(LIB)
@@ -158,6 +192,12 @@ CLEANUP_OBJS := $(call objects,$(foreach layer,core store e2b,src/$(layer)/*.c))
 $(BUILD)/sandgate-cleanup: $(OBJ)/cleanup.o $(CLEANUP_OBJS) $(LIB)
 	@echo 'LINK $@'
 	$(Q)$(LINK) -o $@ $^ $(STORE_LIBS) $(E2B_LIBS) $(shell pkg-config --libs zlib)
+
+# Made anew each time: PREFIX may be another.
+$(SYSTEMD): $(BUILD)/%: % FORCE
+	@mkdir -p $(@D)
+	$(Q)sed -e 's|@BINDIR@|$(PREFIX)/bin|g' -e 's|@SYSCONFDIR@|$(SYSCONFDIR)|g' $< >$@
+FORCE:
 
 # Made anew each time: an archive keeps members whose source is gone.
 $(LIB): $(call objects,src/wire/*.c src/base/*.c)
@@ -187,5 +227,13 @@ $(UNITS): $(BUILD)/tests/%: tests/unit/%.c Makefile $(LIB) $$(addprefix $$(OBJ)/
 	        $(if $(findstring e2b/,$($*_OBJS)),$(E2B_TEST_LIBS)) \
 	        $(if $(findstring store/,$($*_OBJS)),$(STORE_LIBS)) \
 	        $(if $(findstring web/,$($*_OBJS)),$(WEB_LIBS)) $(CMOCKA_LIBS)
+
+ifdef FUZZ
+$(FUZZERS): $(BUILD)/%: tests/fuzz/%.c Makefile $(LIB) $$(addprefix $$(OBJ)/,$$(fuzz_$$*_OBJS))
+	@mkdir -p $(OBJ)/fuzz
+	@echo 'CC   $<'
+	$(Q)$(COMPILE) -MT $@ -MF $(OBJ)/fuzz/$*.d $(ENGINE_CFLAGS) -c -o $(OBJ)/fuzz/$*.o $<
+	$(Q)$(LINK) -fsanitize=fuzzer -o $@ $(OBJ)/fuzz/$*.o $(addprefix $(OBJ)/,$(fuzz_$*_OBJS)) $(LIB) $(ENGINE_LIBS)
+endif
 
 -include $(shell find $(OBJ) $(BUILD)/tests -name '*.d' 2>/dev/null)

@@ -37,7 +37,7 @@ static const struct command {
 	  "Ends a sandbox, or the live one of a session, whatever it is doing.\n" },
 	{ "config", ctl_config, "[--describe]",
 	  "Prints the settings in force, secrets masked.\n"
-	  "  --describe      every setting's name, default and meaning instead\n" },
+	  "  --describe      every setting's name, default, values and meaning instead\n" },
 	{ "routes", ctl_routes, "",
 	  "Prints every route: method, path, who may use it, the scope it needs, its pool.\n" },
 	{ "nginx-map", ctl_nginx_map, "",

@@ -20,6 +20,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/notify.h"
 #include "engine/engine.h"
 #include "engine/launch.h"
 #include "engine/sandbox.h"
@@ -34,6 +35,8 @@ struct program {
 	struct watch signals;
 	int signal_fd;
 	struct timer sampling;
+	struct notify notify; /* the engine's to use: the keeper knows nothing of how it goes */
+	struct timer alive;
 	int listen_fd, port;
 	int exit_code;
 };
@@ -109,6 +112,7 @@ static void begin_stop(struct program *p)
 		return;
 	p->engine.stopping = true;
 	log_line(LOG_INFO, "op=stop");
+	notify_say(&p->notify, "STOPPING=1");
 	if (p->engine.http)
 		http_stop_listening(p->engine.http);
 	sandbox_end_all(&p->engine);
@@ -140,11 +144,21 @@ static void ignore_sample(void *ctx, const struct usage_sample *u)
 static void on_sampling(void *ctx)
 {
 	struct program *p = ctx;
-	for (struct sandbox *s = p->engine.sandboxes; s; s = s->next)
+	int n = 0;
+	for (struct sandbox *s = p->engine.sandboxes; s; s = s->next, n++)
 		if (s->state == SANDBOX_RUNNING)
 			sandbox_measure(s, ignore_sample, NULL);
+	notify_status(&p->notify, "sandboxes: %d", n);
 	timer_at(&p->sampling, p->engine.loop, clock_mono_us() + SAMPLE_SECS * SECOND_US,
 		 on_sampling, p);
+}
+
+static void on_alive(void *ctx)
+{
+	struct program *p = ctx;
+	int ms = notify_alive(&p->notify);
+	if (ms >= 0)
+		timer_at(&p->alive, p->engine.loop, clock_mono_us() + ms * 1000LL, on_alive, p);
 }
 
 static int watch_signals(struct program *p, struct err *err)
@@ -232,7 +246,9 @@ static void on_probed(void *ctx, struct sandbox *s, const struct err *why)
 		return;
 	}
 	say_ready(p);
+	notify_say(&p->notify, "READY=1");
 	on_sampling(p);
+	on_alive(p);
 }
 
 static int start(struct program *p, struct err *err)
@@ -293,6 +309,8 @@ static void clean_up(struct program *p)
 	else
 		close_fd(&p->listen_fd);
 	timer_stop(&p->sampling);
+	timer_stop(&p->alive);
+	notify_close(&p->notify);
 	watch_del(&p->signals);
 	close_fd(&p->signal_fd);
 	close_fd(&p->engine.agent_exe);
@@ -308,6 +326,7 @@ int main(int argc, char **argv)
 	struct program p = { .engine = { .opt = &o, .agent_exe = -1 },
 			     .signal_fd = -1,
 			     .listen_fd = -1 };
+	notify_open(&p.notify);
 	int code = prepare(&p, &o, argc, argv);
 	if (code < 0)
 		code = serve(&p);

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/version.h"
 #include "store/store.h"
+#include "web/sockets.h"
 
 #define EXEC_START 4 /* exec workers that are there from the beginning */
 
@@ -69,16 +70,28 @@ static int check_store(const struct settings *s, struct err *err)
 	struct store *store;
 	if (store_open(&store, &config, err) < 0)
 		return -1;
+	int rc = store_verify(store, err);
 	store_free(store);
-	return 0;
+	return rc;
+}
+
+static const char *provider(const struct settings *s)
+{
+	return s->api_url ? s->api_url : s->domain;
 }
 
 static void ready(void *ctx)
 {
-	const struct serve_config *config = ctx;
+	const struct settings *s = &((const struct serve_config *)ctx)->settings;
 	fprintf(stderr, "sandgate: ready on %s/quick.sock and exec.sock; sandboxes of %s\n",
-		config->settings.state_dir,
-		config->settings.api_url ? config->settings.api_url : config->settings.domain);
+		s->state_dir, provider(s));
+}
+
+static void ready_on_passed(void *ctx)
+{
+	const struct settings *s = &((const struct serve_config *)ctx)->settings;
+	fprintf(stderr, "sandgate: ready on the sockets of systemd; sandboxes of %s\n",
+		provider(s));
 }
 
 static int run(struct serve_config *config, struct err *err)
@@ -88,15 +101,15 @@ static int run(struct serve_config *config, struct err *err)
 	const struct prefork_app app = serve_app(config);
 	snprintf(quick, sizeof quick, "%s/quick.sock", s->state_dir);
 	snprintf(exec, sizeof exec, "%s/exec.sock", s->state_dir);
-	const bool given = getenv("LISTEN_FDS") != NULL;
+	const bool passed = sockets_passed();
 	const struct prefork_config prefork = {
-		.socket = { given ? NULL : quick, given ? NULL : exec },
+		.socket = { passed ? NULL : quick, passed ? NULL : exec },
 		.group = s->socket_group,
 		.size = { (int)s->quick_workers, (int)s->exec_workers },
 		.exec_start = s->exec_workers < EXEC_START ? (int)s->exec_workers : EXEC_START,
 		.drain_secs = (int)s->drain,
 		.app = &app,
-		.ready = ready,
+		.ready = passed ? ready_on_passed : ready,
 	};
 	return prefork_run(&prefork, err);
 }

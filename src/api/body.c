@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "api/answer.h"
+#include "base/cleanup.h"
 #include "wire/httpfield.h"
+#include "wire/jsontext.h"
 #include "wire/utf8.h"
 
 #define DEPTH_MAX 32
@@ -46,13 +48,16 @@ int body_object(struct call *c, struct json_object **out)
 		return refuse(c, "the body is not UTF-8");
 	if (has_nul(c->body.p, c->body.len))
 		return refuse(c, "the body has a NUL character");
+	_cleanup_(buf_free) struct buf mended = BUF(c->body.len);
+	const char *text = c->body.p;
+	size_t n = c->body.len;
 	struct json_tokener *t = json_tokener_new_ex(DEPTH_MAX);
-	if (!t)
+	if (!t || json_mend_pairs(&text, &n, &mended))
 		abort();
 	json_tokener_set_flags(t, JSON_TOKENER_STRICT);
-	struct json_object *o = json_tokener_parse_ex(t, c->body.p, (int)c->body.len);
+	struct json_object *o = json_tokener_parse_ex(t, text, (int)n);
 	enum json_tokener_error why = json_tokener_get_error(t);
-	bool whole = o && json_tokener_get_parse_end(t) == c->body.len;
+	bool whole = o && json_tokener_get_parse_end(t) == n;
 	json_tokener_free(t);
 	if (whole && json_object_is_type(o, json_type_object)) {
 		*out = o;

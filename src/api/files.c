@@ -209,6 +209,25 @@ static void hand_over(struct call *c, const struct e2b_sandbox *sb, const char *
 	buf_free(&name);
 }
 
+/* What nginx was answered when it asked for the file; 502 and 504 are its own words, too. */
+static enum problem download_problem(int status)
+{
+	switch (status) {
+	case 401:
+	case 403:
+		return PROVIDER_AUTH;
+	case 429:
+		return PROVIDER_QUOTA;
+	case 502:
+	case 503:
+		return PROVIDER_UNAVAILABLE;
+	case 504:
+		return PROVIDER_TIMEOUT;
+	default:
+		return PROVIDER_ERROR;
+	}
+}
+
 static void download(struct call *c, const struct e2b_sandbox *sb, enum e2b_file_type type,
 		     const char *path)
 {
@@ -220,7 +239,8 @@ static void download(struct call *c, const struct e2b_sandbox *sb, enum e2b_file
 	} else if (failed) {
 		/* nginx has tried, and sandbox and file are there. */
 		snprintf(c->inner, sizeof c->inner, "nginx's download ended with %.16s", failed);
-		answer_problem(c, PROVIDER_ERROR, "the file could not be read");
+		answer_problem(c, download_problem((int)strtol(failed, NULL, 10)),
+			       "the file could not be read");
 	} else {
 		hand_over(c, sb, path);
 	}

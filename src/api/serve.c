@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/log.h"
+#include "base/sha256.h"
 #include "store/audit.h"
 #include "store/executions.h"
 #include "store/leases.h"
@@ -91,6 +92,11 @@ static void *open_worker(void *ctx, struct board *board, struct slot *slot, stru
 	}
 	e2b_on_done(w->core.e2b, log_provider_call, w);
 	return w;
+}
+
+static void served(void *worker)
+{
+	store_tidy(((struct worker *)worker)->core.store);
 }
 
 /* ---- before the handler ---- */
@@ -286,8 +292,13 @@ static void tend(void *ctx)
 
 struct prefork_app serve_app(struct serve_config *config)
 {
+	char hash[SHA256_HEX];
+	/* At the first use of each, hundreds of KiB are made that all workers can share. */
+	e2b_prepare();
+	sha256_hex(hash, "", 0);
 	return (struct prefork_app){ .open = open_worker,
 				     .serve = serve,
+				     .served = served,
 				     .close = close_worker,
 				     .reload = reload,
 				     .tend = tend,

@@ -26,8 +26,16 @@ int64_t clock_boot_us(void)
 	return now(CLOCK_BOOTTIME);
 }
 
+/* The years 0 to 9999 are all that four digits can say; files may be of any other. */
+#define FIRST_US (-62167219200 * SECOND_US)
+#define LAST_US  (253402300800 * SECOND_US - 1)
+
 static const char *show(char out[CLOCK_TEXT], int64_t real_us, const char *zone)
 {
+	if (real_us < FIRST_US)
+		real_us = FIRST_US;
+	if (real_us > LAST_US)
+		real_us = LAST_US;
 	int64_t secs = real_us / SECOND_US, us = real_us % SECOND_US;
 	if (us < 0) {
 		us += SECOND_US;
@@ -36,9 +44,10 @@ static const char *show(char out[CLOCK_TEXT], int64_t real_us, const char *zone)
 	time_t t = (time_t)secs;
 	struct tm tm;
 	gmtime_r(&t, &tm);
-	char day[24];
-	strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &tm);
-	snprintf(out, CLOCK_TEXT, "%s.%06d%s", day, (int)us, zone);
+	char rest[20];
+	strftime(rest, sizeof rest, "-%m-%dT%H:%M:%S", &tm);
+	/* Not %Y, which writes as few digits as it can. */
+	snprintf(out, CLOCK_TEXT, "%04d%s.%06d%s", tm.tm_year + 1900, rest, (int)us, zone);
 	return out;
 }
 
@@ -106,6 +115,9 @@ int clock_parse_rfc3339(const char *s, int64_t *real_us)
 	int64_t secs = timegm(&tm);
 	if (*s || tm.tm_mday != day) /* the 31st of a shorter month became another day */
 		return -1;
-	*real_us = (secs - sign * (h * 3600 + m * 60)) * SECOND_US + us;
+	us += (secs - sign * (h * 3600 + m * 60)) * SECOND_US;
+	if (us < FIRST_US || us > LAST_US)
+		return -1;
+	*real_us = us;
 	return 0;
 }

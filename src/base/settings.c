@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define FILE_MAX (256u << 10)
+#define KEY_MAX  1024
 #define NO_LIMIT INT64_MAX
 #define MIB      (1024 * 1024)
 #define DAY      86400
@@ -28,6 +29,8 @@ static const struct row {
 #define AT(field) offsetof(struct settings, field)
 	{ "E2B_API_KEY", SECRET, AT(api_key), NULL, 0, 0, NULL,
 	  "key of the E2B account; not needed when E2B_API_URL is set" },
+	{ "E2B_API_KEY_FILE", TEXT, AT(api_key_file), NULL, 0, 0, NULL,
+	  "file whose first line is the key, where E2B_API_KEY is not set" },
 	{ "E2B_DOMAIN", TEXT, AT(domain), "e2b.app", 0, 0, NULL, "domain of E2B" },
 	{ "E2B_API_URL", TEXT, AT(api_url), NULL, 0, 0, NULL, "base URL of the control plane" },
 	{ "E2B_SANDBOX_URL", TEXT, AT(sandbox_url), NULL, 0, 0, NULL, "base URL of all sandboxes" },
@@ -206,6 +209,49 @@ static int read_file(struct settings *s, const char *file, struct err *err)
 	return rc;
 }
 
+static int check_key(const char *key, size_t n, const char *file, struct err *err)
+{
+	if (!n)
+		return err_set(err, ERR_INVALID, "E2B_API_KEY_FILE: the first line of %s is empty",
+			       file);
+	if (n > KEY_MAX)
+		return err_set(
+			err, ERR_INVALID,
+			"E2B_API_KEY_FILE: the first line of %s is longer than %d characters", file,
+			KEY_MAX);
+	for (size_t i = 0; i < n; i++)
+		if (iscntrl((unsigned char)key[i]))
+			return err_set(
+				err, ERR_INVALID,
+				"E2B_API_KEY_FILE: there is a control character in the first "
+				"line of %s",
+				file);
+	return 0;
+}
+
+static int read_key_file(struct settings *s, struct err *err)
+{
+	char text[KEY_MAX + 64];
+	FILE *f = fopen(s->api_key_file, "re");
+	if (!f)
+		return err_errno(err, "E2B_API_KEY_FILE: %s", s->api_key_file);
+	setvbuf(f, NULL, _IONBF, 0); /* no copy of the key stays in a buffer */
+	errno = 0;
+	size_t n = fread(text, 1, sizeof text - 1, f);
+	int rc = ferror(f) ? err_errno(err, "E2B_API_KEY_FILE: %s", s->api_key_file) : 0;
+	fclose(f);
+	const char *end = memchr(text, '\n', n);
+	size_t line = end ? (size_t)(end - text) : n;
+	while (line && isspace((unsigned char)text[line - 1]))
+		line--;
+	if (rc == 0)
+		rc = check_key(text, line, s->api_key_file, err);
+	if (rc == 0 && !(s->api_key = strndup(text, line)))
+		rc = err_set(err, ERR_INTERNAL, "no memory");
+	explicit_bzero(text, sizeof text);
+	return rc;
+}
+
 /* People paste addresses where a name is asked for. */
 static void strip_domain(struct settings *s)
 {
@@ -233,6 +279,8 @@ static int name_instance(struct settings *s, struct err *err)
 static int check(struct settings *s, struct err *err)
 {
 	strip_domain(s);
+	if (!s->api_key && s->api_key_file && read_key_file(s, err) < 0)
+		return -1;
 	if (!s->api_key && !s->api_url)
 		return err_set(err, ERR_INVALID, "E2B_API_KEY is required");
 	if (!s->domain || !*s->domain)
@@ -299,9 +347,22 @@ void settings_print(const struct settings *s, FILE *out)
 	}
 }
 
+/* What a value may be: "1-3600", "1-" without an upper limit, "a|b", or "" for any text. */
+static void print_values(const struct row *r, FILE *out)
+{
+	if (r->kind != NUMBER)
+		fputs(r->choices ? r->choices : "", out);
+	else if (r->max == NO_LIMIT)
+		fprintf(out, "%lld-", (long long)r->min);
+	else
+		fprintf(out, "%lld-%lld", (long long)r->min, (long long)r->max);
+}
+
 void settings_describe(FILE *out)
 {
-	for (size_t i = 0; i < ROWS; i++)
-		fprintf(out, "%s\t%s\t%s\n", rows[i].name, rows[i].fallback ? rows[i].fallback : "",
-			rows[i].help);
+	for (size_t i = 0; i < ROWS; i++) {
+		fprintf(out, "%s\t%s\t", rows[i].name, rows[i].fallback ? rows[i].fallback : "");
+		print_values(&rows[i], out);
+		fprintf(out, "\t%s\n", rows[i].help);
+	}
 }

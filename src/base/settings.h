@@ -10,6 +10,7 @@
 
 struct settings {
 	char *api_key;      /* never printed, never logged */
+	char *api_key_file; /* NULL: the key stands in api_key */
 	char *domain;       /* without scheme or trailing slash */
 	char *api_url;      /* NULL: made from the domain */
 	char *sandbox_url;  /* NULL: made from the domain */
@@ -29,14 +30,16 @@ struct settings {
 };
 
 /* Read the file (NULL: none), then the environment, which wins. A bad value, an unknown key in the
- * file, or a missing E2B_API_KEY is a sentence for a person. */
+ * file, or a missing E2B_API_KEY is a sentence for a person. Without E2B_API_KEY the key is the
+ * first line of E2B_API_KEY_FILE. */
 int settings_load(struct settings *s, const char *file, struct err *err);
 void settings_free(struct settings *s);
 
 /* NAME=value lines, secrets masked. */
 void settings_print(const struct settings *s, FILE *out);
 
-/* Names and meanings, for the manual and its lint: NAME<TAB>default<TAB>help. */
+/* What there is to set, for the manual and its lint: NAME<TAB>default<TAB>values<TAB>help, values
+ * being "1-3600", "1-", "a|b" or nothing. */
 void settings_describe(FILE *out);
 
 #endif

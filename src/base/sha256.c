@@ -1,6 +1,5 @@
 #include "base/sha256.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <openssl/evp.h>
 
@@ -12,8 +11,12 @@ struct sha256 {
 
 static void put_hex(char out[SHA256_HEX], const unsigned char hash[BYTES])
 {
-	for (unsigned i = 0; i < BYTES; i++)
-		snprintf(out + 2 * i, 3, "%02x", hash[i]);
+	static const char digits[] = "0123456789abcdef";
+	for (unsigned i = 0; i < BYTES; i++) {
+		out[2 * i] = digits[hash[i] >> 4];
+		out[2 * i + 1] = digits[hash[i] & 15];
+	}
+	out[2 * BYTES] = '\0';
 }
 
 void sha256_hex(char out[SHA256_HEX], const void *p, size_t n)

@@ -103,7 +103,9 @@ static enum outcome obtain(struct core *c, const struct session *want,
 {
 	if (create(c, want, row, out, err) == 0)
 		return OBTAINED;
-	if (err->code == ERR_UNKNOWN_OUTCOME || err->code == ERR_ABANDONED)
+	if (e2b_last(c->e2b)->why != E2B_WHY_NOT_SENT &&
+	    (err->code == ERR_UNKNOWN_OUTCOME || err->code == ERR_TIMEOUT ||
+	     err->code == ERR_ABANDONED))
 		return rescue(c, row, out, err);
 	return NOTHING;
 }

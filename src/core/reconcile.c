@@ -37,19 +37,25 @@ int reconcile_lost(struct passing *p, struct err *err)
 
 /* ---- sandboxes without a row ---- */
 
+/* One that ended since the census was taken is still in it. */
+static bool is_over(const struct passing *p, const struct sandbox_row *row)
+{
+	return row->status == SANDBOX_ENDED && row->destroyed_at < p->began;
+}
+
 /* Whether a row stands for it: it lives, is just being made, or is about to be killed. */
 static int is_known(struct passing *p, const struct counted *one, bool *known, struct err *err)
 {
 	struct sandbox_row row;
 	*known = true;
 	if (sandbox_find_by_id(p->c->store, one->id, &row, err) == 0) {
-		*known = row.status != SANDBOX_ENDED;
+		*known = !is_over(p, &row);
 		return 0;
 	}
 	if (err->code != ERR_NOT_FOUND)
 		return -1;
 	if (one->nonce[0] && sandbox_find_by_nonce(p->c->store, one->nonce, &row, err) == 0) {
-		*known = row.status != SANDBOX_ENDED && !row.sandbox_id[0];
+		*known = !is_over(p, &row) && !row.sandbox_id[0];
 		return 0;
 	}
 	*known = false;

@@ -1,23 +1,37 @@
 #include "core/run.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "core/deadman.h"
 #include "core/running.h"
 #include "e2b/run.h"
 #include "store/leases.h"
 
+/* What root's tools make for the gateway has to be the gateway's. Its user can put a link in the
+ * place meanwhile, which must not be followed. */
+static int give_to_owner(const char *path, const char *folder, struct err *err)
+{
+	struct stat st;
+	_close_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || stat(folder, &st) < 0 || fchown(fd, st.st_uid, st.st_gid) < 0)
+		return err_errno(err, "%s cannot be given away", path);
+	return 0;
+}
+
 int run_events_dir(const struct settings *s, char *out, size_t cap, struct err *err)
 {
 	if ((size_t)snprintf(out, cap, "%s/events", s->state_dir) >= cap)
 		return err_set(err, ERR_INVALID, "SANDGATE_STATE_DIR is too long");
-	if (mkdir(out, 0700) < 0 && errno != EEXIST)
-		return err_errno(err, "%s", out);
-	return 0;
+	if (mkdir(out, 0700) < 0)
+		return errno == EEXIST ? 0 : err_errno(err, "%s", out);
+	return geteuid() == 0 ? give_to_owner(out, s->state_dir, err) : 0;
 }
 
 /* ---- after it was given up ---- */
@@ -106,8 +120,9 @@ static enum run_end judge(struct running *r, const struct err *err)
 		return RUN_TIMED_OUT;
 	const bool cut = err->code == ERR_UNKNOWN_OUTCOME;
 	const bool gone = err->code == ERR_NOT_FOUND && last.why == E2B_WHY_NO_SANDBOX;
-	/* Code that waits is interrupted; a command that was sent may run though nobody said so. */
-	const bool late = err->code == ERR_TIMEOUT && r->req->argv && last.why != E2B_WHY_NOT_SENT;
+	/* Code that waits is interrupted; what was sent otherwise may run though nobody said so. */
+	const bool late = err->code == ERR_TIMEOUT && (r->req->argv || !r->accepted) &&
+			  last.why != E2B_WHY_NOT_SENT;
 	const bool ran = r->ran || (r->asked && (cut || late));
 	if ((gone || cut || ran) && session_check(r->c, r->req->row, &lost, &ignored) == 0 &&
 	    lost) {
@@ -117,6 +132,17 @@ static enum run_end judge(struct running *r, const struct err *err)
 	}
 	r->out->no_interpreter = !ran && !r->req->argv && last.why == E2B_WHY_PORT_CLOSED;
 	return ran ? RUN_UNKNOWN : RUN_REFUSED;
+}
+
+/* The row and the lease as one change: each change costs as much as the run's other work. */
+static int end_rows(struct running *r, const struct execution_end *end, struct err *err)
+{
+	if (store_begin(r->c->store, err) < 0)
+		return -1;
+	int rc = execution_finish(r->c->store, end, err);
+	if (rc == 0)
+		rc = lease_release(r->c->store, end->id, err);
+	return store_end(r->c->store, rc, err);
 }
 
 static void finish(struct running *r)
@@ -135,8 +161,9 @@ static void finish(struct running *r)
 		.error_name = report_error_name(out),
 		.idle_us = r->c->settings->idle_timeout * SECOND_US,
 	};
-	execution_finish(r->c->store, &end, &ignored);
-	lease_release(r->c->store, out->id, &ignored);
+	/* Somebody who took us for dead may have ended the row. */
+	if (end_rows(r, &end, &ignored) < 0)
+		lease_release(r->c->store, out->id, &ignored);
 }
 
 /* ---- the beginning ---- */
@@ -149,6 +176,16 @@ static void join(struct buf *out, const char *const *argv)
 			buf_adds(out, " ");
 		buf_adds(out, argv[i]);
 	}
+}
+
+static int begin_rows(struct running *r, const struct execution_start *start, struct err *err)
+{
+	if (store_begin(r->c->store, err) < 0)
+		return -1;
+	int rc = execution_begin(r->c->store, start, &r->queued, err);
+	if (rc == 0)
+		rc = lease_take(r->c->store, start->id, start->sandbox, err);
+	return store_end(r->c->store, rc, err);
 }
 
 static int begin(struct running *r, struct err *err)
@@ -172,16 +209,11 @@ static int begin(struct running *r, struct err *err)
 		start.input = joined.p;
 		start.input_bytes = joined.len;
 	}
-	int rc = execution_begin(r->c->store, &start, &r->queued, err);
+	int rc = begin_rows(r, &start, err);
 	r->asked_at = clock_mono_us();
-	if (rc == 0)
-		rc = lease_take(r->c->store, r->out->id, req->row->id, err);
 	buf_free(&joined);
-	if (rc < 0) {
-		const struct execution_end end = { .id = r->out->id, .state = EXECUTION_FAILED };
-		execution_finish(r->c->store, &end, &ignored);
+	if (rc < 0)
 		return -1;
-	}
 	bool has_dir = run_events_dir(r->c->settings, dir, sizeof dir, &ignored) == 0;
 	record_open(&r->record, has_dir ? dir : NULL, r->out);
 	return 0;

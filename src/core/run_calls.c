@@ -1,3 +1,4 @@
+#include <malloc.h>
 #include <poll.h>
 #include <stdio.h>
 
@@ -43,9 +44,9 @@ static enum run_end end_of(enum end_reason reason)
 
 bool running_sandbox_ended(const struct running *r, enum run_end *end)
 {
-	struct sandbox_row now;
+	struct sandbox_fate now;
 	struct err err;
-	if (sandbox_get(r->c->store, r->req->row->id, &now, &err) < 0)
+	if (sandbox_fate(r->c->store, r->req->row->id, &now, &err) < 0)
 		return false; /* a busy database is no reason to end a run */
 	if (now.status == SANDBOX_STOPPING || now.status == SANDBOX_ENDED)
 		*end = end_of(now.end_reason);
@@ -83,11 +84,18 @@ static int on_tick(void *ctx, unsigned ready)
 		lease_renew(r->c->store, r->out->id, r->req->row->id, &ignored);
 		deadman_renew(r->c, r->req->row, running_needs(r), &ignored);
 	}
-	if (woken || now - r->looked >= LOOK_US) {
-		r->looked = now;
-		return running_sandbox_ended(r, &end) ? give_up(r, end) : 0;
-	}
-	return 0;
+	if (!woken && now - r->looked < LOOK_US)
+		return 0;
+	/* It takes longer than a moment. Hundreds may do so at once, and none needs for its waiting
+	 * what its beginning needed. */
+	const bool settles_down = r->looked == r->watched && !woken;
+	if (settles_down)
+		store_rest(r->c->store);
+	r->looked = now;
+	const bool ended = running_sandbox_ended(r, &end);
+	if (settles_down)
+		malloc_trim(0);
+	return ended ? give_up(r, end) : 0;
 }
 
 /* Watch without a call of the provider. */
@@ -112,7 +120,7 @@ void running_watch(struct running *r)
 	if (r->req->wake_fd >= 0)
 		r->wait.fds[n++] = r->req->wake_fd;
 	r->wait.nfds = n;
-	r->renewed = r->looked = clock_mono_us();
+	r->renewed = r->looked = r->watched = clock_mono_us();
 }
 
 int64_t running_limit(const struct running *r)
@@ -135,6 +143,22 @@ static void start_clock(struct running *r)
 }
 
 /* ---- calls ---- */
+
+/* The provider answers at once that it has the code, also where that has to wait for its turn. */
+static void await_acceptance(struct running *r)
+{
+	const int64_t patience = clock_mono_us() + r->c->settings->provider_timeout * SECOND_US;
+	r->accepted = false;
+	r->wait.deadline_mono_us =
+		r->began && running_limit(r) < patience ? running_limit(r) : patience;
+}
+
+static void take_acceptance(struct running *r)
+{
+	r->accepted = true;
+	r->wait.deadline_mono_us =
+		r->began ? running_limit(r) : clock_mono_us() + QUEUE_SECS * SECOND_US;
+}
 
 /* It runs and can be ended. The caller may have gone meanwhile. */
 static int take_pid(struct running *r, int pid)
@@ -164,10 +188,12 @@ static int on_event(void *ctx, const struct e2b_event *e)
 	struct running *r = ctx;
 	switch (e->type) {
 	case E2B_RUNS:
-		if (!r->req->argv)
-			break; /* code may still wait for its turn */
-		r->ran = true;
-		return take_pid(r, e->pid);
+		if (r->req->argv) {
+			r->ran = true;
+			return take_pid(r, e->pid);
+		}
+		take_acceptance(r); /* it may still wait for its turn */
+		break;
 	case E2B_COUNT:
 		r->ran = true;
 		r->count = e->count;
@@ -197,9 +223,8 @@ static int call_code(struct running *r, const char *code, size_t n, int patience
 {
 	const struct e2b_code what = { .code = code, .ncode = n };
 	const int64_t until = clock_mono_us() + patience_ms * 1000LL;
-	if (!r->began)
-		r->wait.deadline_mono_us = clock_mono_us() + QUEUE_SECS * SECOND_US;
 	for (;;) {
+		await_acceptance(r);
 		if (e2b_run_code(r->c->e2b, &r->sandbox, &what, fn, ctx, &r->wait, err) == 0)
 			return 0;
 		if (e2b_last(r->c->e2b)->why != E2B_WHY_PORT_CLOSED || clock_mono_us() >= until)
@@ -257,7 +282,9 @@ static int on_quiet(void *ctx, const struct e2b_event *e)
 	size_t room = q->out->max - q->out->len;
 	if (e->type == E2B_RUNS && q->is_command)
 		return take_pid(q->r, e->pid);
-	if (e->type == E2B_COUNT)
+	if (e->type == E2B_RUNS)
+		take_acceptance(q->r);
+	else if (e->type == E2B_COUNT)
 		start_clock(q->r);
 	else if (e->type == E2B_STDOUT)
 		buf_add(q->out, e->text, e->ntext < room ? e->ntext : room);

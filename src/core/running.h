@@ -17,12 +17,13 @@ struct running {
 	int64_t asked_at; /* when its row was written; CLOCK_MONOTONIC */
 	bool queued;      /* another was running or waiting then */
 	bool asked;       /* the execution itself, not only its first step, was asked for */
+	bool accepted;    /* the provider has the code that was last sent, and says so */
 	bool ran;         /* and has begun */
 	bool starting;    /* a command was asked for and may run, but has no pid yet */
 	int64_t count;    /* the executions of its context, this one included */
 	int pid;          /* of the command that runs, or 0 */
-	int64_t renewed, looked;
-	enum run_end why; /* set by whoever gives it up */
+	int64_t watched, renewed, looked; /* since when, and when last; CLOCK_MONOTONIC */
+	enum run_end why;                 /* set by whoever gives it up */
 	bool given_up;
 	int64_t given_up_at; /* CLOCK_REALTIME */
 };

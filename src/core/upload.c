@@ -155,9 +155,9 @@ static bool step(struct upload *u)
 /* A sandbox that was stopped takes no more; the provider may not say so until the end. */
 static void check_sandbox(struct upload *u)
 {
-	struct sandbox_row now;
+	struct sandbox_fate now;
 	struct err ignored;
-	if (sandbox_get(u->c->store, u->row.id, &now, &ignored) == 0 &&
+	if (sandbox_fate(u->c->store, u->row.id, &now, &ignored) == 0 &&
 	    now.status != SANDBOX_RUNNING && now.status != SANDBOX_PAUSED) {
 		err_set(&u->why, ERR_CONFLICT, "the sandbox was stopped during the upload");
 		u->over = true;
@@ -222,6 +222,23 @@ static void set_wait(struct upload *u)
 	};
 }
 
+/* What is there of the file without waiting, n bytes at most: it comes in small pieces, and is sent
+ * in large ones. */
+static size_t gather(struct upload *u, char *p, size_t n)
+{
+	size_t got = 0;
+	do {
+		size_t there = u->ready.len - u->taken;
+		if (there > n - got)
+			there = n - got;
+		if (there)
+			memcpy(p + got, u->ready.p + u->taken, there);
+		u->taken += there;
+		got += there;
+	} while (got < n && !u->over && step(u));
+	return got;
+}
+
 /* A body that turns out to be of no use is ended in an orderly way, too: the provider's answer then
  * says that it has closed the file. Had the connection been cut instead, the file could come into
  * being after it was removed. */
@@ -229,21 +246,15 @@ static ssize_t pull(void *ctx, char *p, size_t n)
 {
 	struct upload *u = ctx;
 	set_wait(u);
-	while (u->taken == u->ready.len && !u->over)
-		if (!step(u)) {
-			u->wait.nfds = u->req->fd >= 0;
-			return E2B_PULL_LATER;
-		}
+	size_t got = gather(u, p, n);
 	if (u->why.code != ERR_NONE) {
 		u->wait.deadline_mono_us = seconds_from_now(REMOVE_SECS);
 		return 0;
 	}
-	if (n > u->ready.len - u->taken)
-		n = u->ready.len - u->taken;
-	if (n)
-		memcpy(p, u->ready.p + u->taken, n);
-	u->taken += n;
-	return (ssize_t)n;
+	if (got || u->over)
+		return (ssize_t)got;
+	u->wait.nfds = u->req->fd >= 0;
+	return E2B_PULL_LATER;
 }
 
 /* Every call to the provider overwrites what the one before has said. */

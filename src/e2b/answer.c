@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/buf.h"
 #include "base/clock.h"
+#include "wire/jsontext.h"
 
 #define DEPTH 64
 
@@ -13,9 +15,12 @@ int json_read(struct json_object **out, const char *p, size_t n, struct err *err
 {
 	if (!n || n > INT32_MAX)
 		return err_set(err, ERR_INTERNAL, n ? "JSON of %zu bytes" : "no JSON", n);
+	_cleanup_(buf_free) struct buf mended = BUF(n);
 	struct json_tokener *tok = json_tokener_new_ex(DEPTH);
-	if (!tok)
+	if (!tok || json_mend_pairs(&p, &n, &mended)) {
+		json_tokener_free(tok);
 		return err_set(err, ERR_INTERNAL, "no memory for JSON");
+	}
 	json_tokener_set_flags(tok, JSON_TOKENER_STRICT | JSON_TOKENER_ALLOW_TRAILING_CHARS);
 	struct json_object *o = json_tokener_parse_ex(tok, p, (int)n);
 	enum json_tokener_error why = json_tokener_get_error(tok);
@@ -146,8 +151,9 @@ int answer_fail(enum plane plane, const char *what, int status, const char *body
 		code = ERR_NOT_FOUND;
 		*why = E2B_WHY_NO_SANDBOX;
 	} else if (plane == PLANE_DATA && status == 502 && strstr(message, "port is not open")) {
-		code = ERR_CONFLICT;
 		*why = E2B_WHY_PORT_CLOSED;
+	} else if (plane == PLANE_DATA && status == 409) {
+		code = ERR_UNAVAILABLE; /* "still transitioning": it says nothing of the request */
 	} else if (plane == PLANE_CONTROL && status == 404) {
 		*why = E2B_WHY_NO_SANDBOX;
 	}

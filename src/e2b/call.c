@@ -315,6 +315,12 @@ static int judge(struct call *call, struct err *err)
 		       call->what, text);
 }
 
+bool call_may_have_acted(const struct call *call)
+{
+	return call->sent && (call->status < 400 || call->status == 500 || call->status == 502 ||
+			      call->status == 504);
+}
+
 int call_run(struct e2b *c, struct call *call, const struct e2b_wait *wait, struct err *err)
 {
 	struct err local;

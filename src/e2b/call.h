@@ -52,6 +52,10 @@ void call_free(struct call *call);
  * ERR_UNAVAILABLE, ERR_INTERNAL, or what take said. */
 int call_run(struct e2b *c, struct call *call, const struct e2b_wait *wait, struct err *err);
 
+/* Whether the other end may have done what it was asked for though the call failed: the reply is
+ * lost, broken, or that of a proxy that knows no more than we do. */
+bool call_may_have_acted(const struct call *call);
+
 /* One wait of a call: for the network, the descriptors, the clock; then a tick if one is due, which
  * *tick tells. deadline is for a wait that names none; *ticked is when the last tick was. */
 int call_wait(struct e2b *c, const struct e2b_wait *wait, int64_t deadline, int64_t until,

@@ -29,6 +29,11 @@ static int copy_settings(struct e2b *c, const struct e2b_config *config, struct 
 	return 0;
 }
 
+void e2b_prepare(void)
+{
+	curl_global_init(CURL_GLOBAL_DEFAULT);
+}
+
 int e2b_new(struct e2b **out, const struct e2b_config *config, struct err *err)
 {
 	struct e2b *c = calloc(1, sizeof *c);

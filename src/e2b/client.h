@@ -42,4 +42,8 @@ int data_call(struct e2b *c, struct call *call, const struct e2b_sandbox *sb, in
 /* Run it and demand success: -1 with *err set for every status but 2xx. */
 int data_run(struct e2b *c, struct call *call, const struct e2b_wait *wait, struct err *err);
 
+/* Whether code or a command may have begun, after data_run has failed. The caller's own reasons to
+ * end it are no such case. */
+bool data_is_unknown(const struct e2b *c, const struct call *call, const struct err *err);
+
 #endif

@@ -109,15 +109,31 @@ int code_stream_feed(struct stream *s, const char *p, size_t n, struct err *err)
 {
 	if (backlog_waits(&s->backlog))
 		return 1;
-	int rc = lines_feed(&s->lines, p, n, on_line, s, err);
-	if (rc < 0 && err && err->code == ERR_LIMIT)
-		err->code = ERR_INTERNAL; /* not a quota of the user's */
-	return rc;
+	struct err why = { 0 };
+	return lines_feed(&s->lines, p, n, on_line, s, &why) < 0 ? stream_break(s, &why, err) : 0;
+}
+
+int stream_break(struct stream *s, struct err *why, struct err *err)
+{
+	if (!s->refused && (why->code == ERR_INVALID || why->code == ERR_LIMIT))
+		why->code = ERR_INTERNAL;
+	if (backlog_waits(&s->backlog)) {
+		s->broken = *why;
+		return 0;
+	}
+	if (err)
+		*err = *why;
+	return -1;
 }
 
 int stream_again(struct stream *s, struct err *err)
 {
-	return backlog_again(&s->backlog, err);
+	int rc = backlog_again(&s->backlog, err);
+	if (rc != 0 || !s->broken.code)
+		return rc;
+	if (err)
+		*err = s->broken;
+	return -1;
 }
 
 void stream_free(struct stream *s)

@@ -75,7 +75,8 @@ static int on_item(void *ctx, unsigned flags, const char *p, size_t n, struct er
 	if (flags & CONNECT_END) {
 		struct json_object *error = json_member(o, "error");
 		s->closed = true;
-		return error && !s->ended ? answer_connect_fail("command", error, err) : 0;
+		s->refused = error && !s->ended;
+		return s->refused ? answer_connect_fail("command", error, err) : 0;
 	}
 	return s->ended ? 0 : give_event(s, json_member(o, "event"), err);
 }
@@ -98,9 +99,8 @@ int command_stream_feed(struct stream *s, const char *p, size_t n, struct err *e
 {
 	if (backlog_waits(&s->backlog))
 		return 1;
-	int rc = connect_feed(&s->envelopes, p, n, on_envelope, s, err);
-	/* A broken envelope is neither the caller's fault nor a quota of the user's. */
-	if (rc < 0 && err && !s->closed && (err->code == ERR_INVALID || err->code == ERR_LIMIT))
-		err->code = ERR_INTERNAL;
-	return rc;
+	struct err why = { 0 };
+	if (connect_feed(&s->envelopes, p, n, on_envelope, s, &why) < 0)
+		return stream_break(s, &why, err);
+	return 0;
 }

@@ -93,13 +93,11 @@ static bool may_repeat(const struct operation *op, const struct call *call, cons
 	}
 }
 
-/* A create that may have reached its end there, without us knowing. */
+/* A create that may have reached its end there, without us knowing. That it took too long is said
+ * as such. */
 static bool is_unknown(const struct call *call, const struct err *err)
 {
-	if (err->code == ERR_ABANDONED || !call->sent)
-		return false;
-	return call->status < 400 || call->status == 500 || call->status == 502 ||
-	       call->status == 504;
+	return err->code != ERR_ABANDONED && err->code != ERR_TIMEOUT && call_may_have_acted(call);
 }
 
 int control_run(struct e2b *c, const struct operation *op, struct call *call, int64_t deadline,

@@ -98,6 +98,12 @@ int data_run(struct e2b *c, struct call *call, const struct e2b_wait *wait, stru
 			   &c->last.why, err);
 }
 
+bool data_is_unknown(const struct e2b *c, const struct call *call, const struct err *err)
+{
+	return (err->code == ERR_UNAVAILABLE || err->code == ERR_INTERNAL) &&
+	       c->last.why != E2B_WHY_PORT_CLOSED && call_may_have_acted(call);
+}
+
 int e2b_alive(struct e2b *c, const struct e2b_sandbox *sb, const struct e2b_wait *wait,
 	      struct err *err)
 {

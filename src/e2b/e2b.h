@@ -6,10 +6,10 @@
  * Every int function returns 0, or -1 with *err set; outputs are written only on 0. The API key and
  * the sandboxes' tokens are never part of an error's text.
  *
- * Codes: ERR_DENIED 401, 403 · ERR_NOT_FOUND · ERR_LIMIT 429 · ERR_CONFLICT 409, or a closed port ·
- * ERR_UNAVAILABLE not reached, 502, 503 · ERR_TIMEOUT the deadline · ERR_ABANDONED tick, sink, pull
- * or event callback said -1 · ERR_UNKNOWN_OUTCOME it may have happened · ERR_INTERNAL an answer
- * that makes no sense. */
+ * Codes: ERR_DENIED 401, 403 · ERR_NOT_FOUND · ERR_LIMIT 429 · ERR_CONFLICT 409 of the control
+ * plane · ERR_UNAVAILABLE not reached, 502, 503, 409 of a sandbox · ERR_TIMEOUT the deadline ·
+ * ERR_ABANDONED tick, sink, pull or event callback said -1 · ERR_UNKNOWN_OUTCOME it may have
+ * happened · ERR_INTERNAL an answer that makes no sense. */
 #ifndef E2B_E2B_H
 #define E2B_E2B_H
 
@@ -27,6 +27,10 @@ struct e2b_config {
 	const char *ca_file;     /* SANDGATE_CA_FILE; the system's */
 	int timeout_secs;        /* of a call whose wait names no deadline; 0 is 60 */
 };
+
+/* For a process that will fork, before it does: what libcurl and its TLS library make at their
+ * first use is then there once, and not in every child. */
+void e2b_prepare(void);
 
 struct e2b;
 int e2b_new(struct e2b **out, const struct e2b_config *config, struct err *err);

@@ -23,14 +23,6 @@ static int again(void *ctx, struct err *err)
 	return stream_again(ctx, err);
 }
 
-/* What a failure means for code that may have begun. The caller's own reasons stay as they are. */
-static enum err_code outcome(const struct call *call, enum err_code code)
-{
-	if (code == ERR_UNAVAILABLE && call->sent && (call->status < 300 || call->status == 504))
-		return ERR_UNKNOWN_OUTCOME;
-	return code;
-}
-
 int e2b_run_code(struct e2b *c, const struct e2b_sandbox *sb, const struct e2b_code *code,
 		 e2b_event_fn *fn, void *ctx, const struct e2b_wait *wait, struct err *err)
 {
@@ -51,7 +43,8 @@ int e2b_run_code(struct e2b *c, const struct e2b_sandbox *sb, const struct e2b_c
 	if (rc == 0 && data_run(c, &call, wait, &why) < 0) {
 		/* What breaks behind the end of the execution does not change it. */
 		rc = stream.ended && why.code != ERR_ABANDONED ? 0 : -1;
-		why.code = outcome(&call, why.code);
+		if (data_is_unknown(c, &call, &why))
+			why.code = ERR_UNKNOWN_OUTCOME;
 	} else if (rc == 0 && !stream.ended) {
 		rc = err_set(&why, ERR_UNKNOWN_OUTCOME, "execute: the stream ended too early");
 	}

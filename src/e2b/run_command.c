@@ -73,8 +73,7 @@ int e2b_run_command(struct e2b *c, const struct e2b_sandbox *sb, const struct e2
 	if (rc == 0 && data_run(c, &call, wait, &why) < 0) {
 		rc = stream.ended && why.code != ERR_ABANDONED ? 0 : -1;
 		/* What envd says in the stream is certain; a stream that breaks is not. */
-		if (why.code == ERR_UNAVAILABLE && call.sent && !stream.closed &&
-		    (call.status < 300 || call.status == 504))
+		if (!stream.closed && data_is_unknown(c, &call, &why))
 			why.code = ERR_UNKNOWN_OUTCOME;
 	} else if (rc == 0 && !stream.ended) {
 		rc = err_set(&why, ERR_UNKNOWN_OUTCOME, "command: the stream ended too early");

@@ -24,7 +24,7 @@ struct e2b_create {
 };
 
 /* Repeated only where certainly nothing was made: 409, 503, 429 with Retry-After, no connection.
- * After ERR_UNKNOWN_OUTCOME (reply lost or senseless, deadline, 500, 502, 504) and ERR_ABANDONED
+ * After ERR_UNKNOWN_OUTCOME (reply lost or senseless, 500, 502, 504), ERR_TIMEOUT and ERR_ABANDONED
  * there may be a sandbox: look for it by its metadata. */
 int e2b_create(struct e2b *c, const struct e2b_create *what, struct e2b_sandbox *out,
 	       const struct e2b_wait *wait, struct err *err);

@@ -15,9 +15,11 @@ struct stream {
 	struct backlog backlog;
 	e2b_event_fn *fn;
 	void *ctx;
-	bool started; /* it runs, or ran */
-	bool ended;   /* E2B_END was seen; what follows is ignored */
-	bool closed;  /* the stream's own end was seen (Connect only) */
+	bool started;      /* it runs, or ran */
+	bool ended;        /* E2B_END was seen; what follows is ignored */
+	bool closed;       /* the stream's own end was seen (Connect only) */
+	bool refused;      /* with that end came a reason, which is the one to tell */
+	struct err broken; /* why the input cannot be read on; told when nothing waits any more */
 	struct lines lines;
 	struct connect_dec envelopes;
 };
@@ -32,6 +34,10 @@ int command_stream_feed(struct stream *s, const char *p, size_t n, struct err *e
 
 /* The answer's headers are there: the code runs. */
 int code_stream_began(struct stream *s, struct err *err);
+
+/* A decoder has given up: the error is no caller's fault and no quota of the user's. What came
+ * before it is told first. Returns what feed has to. */
+int stream_break(struct stream *s, struct err *why, struct err *err);
 
 /* 0 when nothing waits for the consumer any more, 1 when something does, -1. */
 int stream_again(struct stream *s, struct err *err);

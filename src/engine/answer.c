@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "wire/connect.h"
 #include "wire/httpfield.h"
 #include "wire/jsontext.h"
@@ -17,19 +18,25 @@ int field_root(struct json_object **out, const char *p, size_t n, struct err *er
 		return err_set(err, ERR_INVALID, "the body is not valid UTF-8");
 	if (n > INT32_MAX)
 		return err_set(err, ERR_INVALID, "the body is too large");
+	_cleanup_(buf_free) struct buf mended = BUF(n);
 	struct json_tokener *t = json_tokener_new_ex(DEPTH_MAX);
-	if (!t)
+	if (!t || json_mend_pairs(&p, &n, &mended)) {
+		json_tokener_free(t);
 		return err_set(err, ERR_INTERNAL, "no memory");
-	json_tokener_set_flags(t, JSON_TOKENER_STRICT);
-	/* The terminating NUL tells the tokener that nothing follows. */
-	struct json_object *o = json_tokener_parse_ex(t, p, (int)n + 1);
+	}
+	json_tokener_set_flags(t, JSON_TOKENER_STRICT | JSON_TOKENER_ALLOW_TRAILING_CHARS);
+	struct json_object *o = json_tokener_parse_ex(t, p, (int)n);
 	enum json_tokener_error e = json_tokener_get_error(t);
+	size_t end = json_tokener_get_parse_end(t);
 	json_tokener_free(t);
-	if (e != json_tokener_success || memchr(p, '\0', n)) {
+	while (end < n && memchr(" \t\r\n", p[end], 4))
+		end++;
+	if (e != json_tokener_success || end < n) {
 		json_object_put(o);
 		return err_set(err, ERR_INVALID, "the body is not valid JSON (%s)",
-			       e == json_tokener_continue ? "it ends too early"
-							  : json_tokener_error_desc(e));
+			       e == json_tokener_continue  ? "it ends too early"
+			       : e == json_tokener_success ? "something follows it"
+							   : json_tokener_error_desc(e));
 	}
 	if (!json_object_is_type(o, json_type_object)) {
 		json_object_put(o);

@@ -4,6 +4,15 @@
 
 #include "base/clock.h"
 
+/* What an operator can do about it belongs to the message: nothing works until it is done. */
+int db_damaged(struct store *s, const char *how, struct err *err)
+{
+	return err_set(err, ERR_INTERNAL,
+		       "the database %s is damaged (%s): stop what uses it, move it and its -wal "
+		       "and -shm away, and put a backup in its place",
+		       sqlite3_db_filename(s->db, "main"), how);
+}
+
 int db_error(struct store *s, const char *doing, struct err *err)
 {
 	int rc = sqlite3_extended_errcode(s->db);
@@ -30,7 +39,7 @@ int db_error(struct store *s, const char *doing, struct err *err)
 		return err_set(err, ERR_NO_SPACE, "%s: %s", doing, text);
 	case SQLITE_CORRUPT:
 	case SQLITE_NOTADB:
-		return err_set(err, ERR_INTERNAL, "%s: the database is damaged: %s", doing, text);
+		return db_damaged(s, text, err);
 	case SQLITE_READONLY:
 		return err_set(err, ERR_INTERNAL, "%s: the database is read-only: %s", doing, text);
 	}

@@ -20,6 +20,7 @@ struct store {
 	int64_t give_up; /* CLOCK_MONOTONIC: when the current call stops waiting */
 	int depth;       /* nested store_begin calls */
 	bool undo;       /* something inside the transaction failed */
+	int wal_pages;   /* of the WAL, at the last change of this handle */
 };
 
 /* A value for a statement. */
@@ -58,6 +59,7 @@ int db_expect(struct store *s, enum sql id, struct args args, const char *otherw
 
 /* Translates what SQLite said last. Returns -1. */
 int db_error(struct store *s, const char *doing, struct err *err);
+int db_damaged(struct store *s, const char *how, struct err *err);
 
 /* Columns of the current row, from left to right. */
 struct reader {

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "store/db.h"
+#include "store/leases.h"
 
 static const char *const kinds[] = {
 	[EXECUTION_CODE] = "code",
@@ -227,15 +228,20 @@ int execution_list(struct store *s, const char *owner, const char *session_id, i
 
 static int end_dead(struct store *s, size_t *n, struct err *err)
 {
+	const int64_t now = clock_real_us();
 	struct procid p = { 0 };
-	for (*n = 0;;) {
+	int changed;
+	if (db_write(s, SQL_EXECUTION_END_UNLEASED, ARGS(NUMBER(now), NUMBER(now - LEASE_US)),
+		     &changed, err) < 0)
+		return -1;
+	for (*n = (size_t)changed;;) {
 		bool there;
-		int changed = 0;
+		changed = 0;
 		if (db_next_process(s, SQL_EXECUTION_PROCESSES, &p, &there, err) < 0)
 			return -1;
 		if (!there)
 			return 0;
-		struct args args = ARGS(NUMBER(p.pid), NUMBER(p.start), NUMBER(clock_real_us()));
+		struct args args = ARGS(NUMBER(p.pid), NUMBER(p.start), NUMBER(now));
 		if (!procid_alive(p) &&
 		    db_write(s, SQL_EXECUTION_END_DEAD, args, &changed, err) < 0)
 			return -1;
@@ -245,7 +251,7 @@ static int end_dead(struct store *s, size_t *n, struct err *err)
 
 int execution_end_dead(struct store *s, size_t *n, struct err *err)
 {
-	size_t count;
+	size_t count = 0;
 	if (store_begin(s, err) < 0 || store_end(s, end_dead(s, &count, err), err) < 0)
 		return -1;
 	*n = count;

@@ -106,7 +106,8 @@ int execution_list(struct store *s, const char *owner, const char *session_id, i
 /* Whether there is such an execution that has not ended, whosever it is. */
 int execution_unfinished(struct store *s, const char *id, bool *unfinished, struct err *err);
 
-/* What dead processes left unfinished becomes completion_unknown; *n counts them. */
+/* What dead processes left unfinished becomes completion_unknown, and so does what a living one
+ * could not write down: its lease has run out and was pruned. *n counts them. */
 int execution_end_dead(struct store *s, size_t *n, struct err *err);
 
 #endif

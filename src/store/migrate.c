@@ -21,9 +21,10 @@
 
 EMBED(migration_001, "sql/001_init.sql");
 EMBED(migration_002, "sql/002_cleanup.sql");
+EMBED(migration_003, "sql/003_history.sql");
 
 /* migrations[n] makes version n + 1. Released ones never change. */
-static const char *const migrations[] = { migration_001, migration_002 };
+static const char *const migrations[] = { migration_001, migration_002, migration_003 };
 
 #define APPLICATION_ID 0x53414e44 /* "SAND": says that the file is ours */
 

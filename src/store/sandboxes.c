@@ -3,6 +3,8 @@
 #include "base/clock.h"
 #include "store/db.h"
 
+#define NO_SANDBOX "there is no such sandbox"
+
 static const char *const types[] = {
 	[SANDBOX_CODE_INTERPRETER] = "code_interpreter",
 	[SANDBOX_CUSTOM] = "custom",
@@ -102,7 +104,7 @@ static int read_existing(struct store *s, enum sql id, struct args args, struct 
 	bool there;
 	if (sandbox_read_one(s, id, args, out, &there, err) < 0)
 		return -1;
-	return there ? 0 : err_set(err, ERR_NOT_FOUND, "there is no such sandbox");
+	return there ? 0 : err_set(err, ERR_NOT_FOUND, NO_SANDBOX);
 }
 
 int sandbox_find(struct store *s, const char *owner, const char *session_id,
@@ -126,6 +128,26 @@ int sandbox_find_by_nonce(struct store *s, const char *nonce, struct sandbox_row
 int sandbox_get(struct store *s, int64_t id, struct sandbox_row *out, struct err *err)
 {
 	return read_existing(s, SQL_SANDBOX_GET, ARGS(NUMBER(id)), out, err);
+}
+
+int sandbox_fate(struct store *s, int64_t id, struct sandbox_fate *out, struct err *err)
+{
+	_query_ sqlite3_stmt *st = NULL;
+	bool there;
+	if (db_query(s, SQL_SANDBOX_FATE, ARGS(NUMBER(id)), &st, err) < 0 ||
+	    db_row(s, st, &there, err) < 0)
+		return -1;
+	if (!there)
+		return err_set(err, ERR_NOT_FOUND, NO_SANDBOX);
+	struct reader r = READER(st);
+	struct sandbox_fate fate = { .status = (enum sandbox_status)read_word(&r, statuses,
+									      COUNT(statuses)) };
+	fate.end_reason = (enum end_reason)read_word(&r, reasons, COUNT(reasons));
+	fate.lifetime_at = read_number(&r);
+	if (read_end(&r, err) < 0)
+		return -1;
+	*out = fate;
+	return 0;
 }
 
 int sandbox_list(struct store *s, const struct sandbox_query *query, struct sandbox_row *rows,

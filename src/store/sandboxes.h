@@ -85,6 +85,15 @@ int sandbox_find_by_nonce(struct store *s, const char *nonce, struct sandbox_row
 			  struct err *err);
 int sandbox_get(struct store *s, int64_t id, struct sandbox_row *out, struct err *err);
 
+/* What whoever uses one asks every second. */
+struct sandbox_fate {
+	enum sandbox_status status;
+	enum end_reason end_reason; /* END_NONE while live */
+	int64_t lifetime_at;        /* the lifetime limit */
+};
+
+int sandbox_fate(struct store *s, int64_t id, struct sandbox_fate *out, struct err *err);
+
 enum sandbox_set {
 	SANDBOXES_OF_OWNER, /* all of query.owner, ended ones too */
 	SANDBOXES_EVERY,    /* everybody's, ended ones too */

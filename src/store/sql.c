@@ -31,6 +31,7 @@ const char *const sql_text[SQL_COUNT] = {
 	[SQL_ROLLBACK] = "ROLLBACK",
 
 	[SQL_SANDBOX_GET] = SANDBOX "WHERE id = ?1",
+	[SQL_SANDBOX_FATE] = "SELECT status, end_reason, lifetime_at FROM sandboxes WHERE id = ?1",
 	[SQL_SANDBOX_FIND] = SANDBOX "WHERE owner = ?1 AND session_id = ?2 AND " LIVE,
 	[SQL_SANDBOX_BY_ID] = SANDBOX "WHERE sandbox_id = ?1 AND sandbox_id <> ''",
 	[SQL_SANDBOX_BY_NONCE] = SANDBOX "WHERE nonce = ?1",
@@ -115,7 +116,8 @@ const char *const sql_text[SQL_COUNT] = {
 		"INSERT INTO executions (id, sandbox, owner, session_id, generation, kind, state, "
 		"input, input_bytes, request_hash, pid, start, started_at) "
 		"SELECT ?1, id, owner, session_id, generation, ?3, CASE WHEN EXISTS (SELECT 1 "
-		"FROM executions WHERE sandbox = ?2 AND " UNFINISHED ") THEN 'queued' "
+		"FROM executions INDEXED BY executions_going_on WHERE sandbox = ?2 AND " UNFINISHED
+		") THEN 'queued' "
 		"ELSE 'running' END, ?4, ?5, ?6, ?7, ?8, ?9 "
 		"FROM sandboxes WHERE id = ?2 AND status = 'running'",
 	[SQL_EXECUTION_IS_QUEUED] = "SELECT state = 'queued' FROM executions WHERE id = ?1",
@@ -130,9 +132,9 @@ const char *const sql_text[SQL_COUNT] = {
 				 "WHERE id = ?1 AND " UNFINISHED "RETURNING sandbox",
 	[SQL_EXECUTION_FIND] = EXECUTION "WHERE id = ?2 AND owner = ?1",
 	[SQL_EXECUTION_REPEATED] =
-		EXECUTION "WHERE owner = ?1 AND session_id = ?2 AND request_hash = ?3 "
-			  "AND request_hash <> '' AND state = 'timed_out' AND ended_at > ?4 "
-			  "ORDER BY seq DESC LIMIT 1",
+		EXECUTION "INDEXED BY executions_timed_out WHERE owner = ?1 AND session_id = ?2 "
+			  "AND request_hash = ?3 AND request_hash <> '' AND state = 'timed_out' "
+			  "AND ended_at > ?4 ORDER BY seq DESC LIMIT 1",
 	[SQL_EXECUTION_LIST] = EXECUTION "WHERE owner = ?1 AND session_id = ?2 AND seq < ?3 "
 					 "ORDER BY seq DESC LIMIT ?4",
 	[SQL_EXECUTION_PROCESSES] = "SELECT DISTINCT pid, start FROM executions WHERE " UNFINISHED
@@ -140,6 +142,9 @@ const char *const sql_text[SQL_COUNT] = {
 	[SQL_EXECUTION_END_DEAD] =
 		"UPDATE executions SET state = 'completion_unknown', ended_at = ?3 "
 		"WHERE pid = ?1 AND start = ?2 AND " UNFINISHED,
+	[SQL_EXECUTION_END_UNLEASED] =
+		"UPDATE executions SET state = 'completion_unknown', ended_at = ?1 "
+		"WHERE " UNFINISHED "AND started_at <= ?2 AND id NOT IN (SELECT id FROM leases)",
 
 	[SQL_TOKEN_CREATE] =
 		"INSERT INTO tokens (id, hash, user, role, scopes, session_id, created_at, "

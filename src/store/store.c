@@ -10,6 +10,8 @@
 #include "base/clock.h"
 #include "store/db.h"
 
+#define LONG_WAL 4096 /* pages of 4 KiB: what one block of the WAL's index can tell */
+
 /* Who has handles open, and how many: what lets store_open see that it is in a child of a holder,
  * where SQLite would take the parent's locks for its own. */
 static struct {
@@ -61,9 +63,12 @@ static int make_private(const char *path, const char *folder, struct err *err)
 			       folder);
 	/* Never opens a file that exists: closing it again would drop the locks that another handle
 	 * of this process has on it. */
-	int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	_close_ int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd >= 0) {
-		close(fd);
+		/* Root's tools may come before the gateway, whose folder it is. The side files
+		 * follow the main one. */
+		if (geteuid() == 0 && fchown(fd, st.st_uid, st.st_gid) < 0)
+			return err_errno(err, "the database %s cannot be given away", path);
 		return 0;
 	}
 	if (errno != EEXIST)
@@ -77,6 +82,15 @@ static int make_private(const char *path, const char *folder, struct err *err)
 	return 0;
 }
 
+static int note_wal(void *ctx, sqlite3 *db, const char *name, int pages)
+{
+	struct store *s = ctx;
+	(void)db;
+	(void)name;
+	s->wal_pages = pages;
+	return SQLITE_OK;
+}
+
 /* Settings of a connection. Checkpoints are left to store_checkpoint; the cache is small because
  * there are hundreds of workers and the pages are in the kernel's cache anyway. */
 static const char settings[] = "PRAGMA synchronous = NORMAL;"
@@ -85,7 +99,15 @@ static const char settings[] = "PRAGMA synchronous = NORMAL;"
 			       "PRAGMA temp_store = MEMORY;"
 			       "PRAGMA cache_size = -256;"
 			       "PRAGMA wal_autocheckpoint = 0;"
-			       "PRAGMA journal_size_limit = 4194304;";
+			       "PRAGMA journal_size_limit = 16777216;";
+
+/* SQLite would take 20 pages at once for each handle, of which most need five. For the process, and
+ * before its first handle. */
+static void spare_pages(void)
+{
+	if (!holder.handles)
+		sqlite3_config(SQLITE_CONFIG_PAGECACHE, NULL, 0, 0);
+}
 
 static int connect_to(struct store *s, const char *path, struct err *err)
 {
@@ -106,6 +128,7 @@ static int connect_to(struct store *s, const char *path, struct err *err)
 	s->give_up = clock_mono_us() + s->busy_us;
 	if (sqlite3_exec(s->db, settings, NULL, NULL, NULL) != SQLITE_OK)
 		return db_error(s, path, err);
+	sqlite3_wal_hook(s->db, note_wal, s); /* after the settings, which take it away */
 	return 0;
 }
 
@@ -120,6 +143,7 @@ int store_open(struct store **out, const struct store_config *config, struct err
 	struct store *s = calloc(1, sizeof *s);
 	if (!s)
 		return err_set(err, ERR_INTERNAL, "no memory for a database handle");
+	spare_pages();
 	holder.pid = getpid();
 	holder.handles++;
 	s->slot = config->slot;
@@ -140,16 +164,57 @@ int store_open(struct store **out, const struct store_config *config, struct err
 	return 0;
 }
 
+static void forget_statements(struct store *s)
+{
+	for (size_t i = 0; i < SQL_COUNT; i++) {
+		sqlite3_finalize(s->prepared[i]);
+		s->prepared[i] = NULL;
+	}
+}
+
+void store_rest(struct store *s)
+{
+	if (s->depth || s->self.pid != getpid())
+		return;
+	forget_statements(s);
+	sqlite3_db_release_memory(s->db);
+}
+
 void store_free(struct store *s)
 {
 	/* A forked child leaves it alone: closing it would act on the parent's files. */
 	if (!s || s->self.pid != getpid())
 		return;
-	for (size_t i = 0; i < SQL_COUNT; i++)
-		sqlite3_finalize(s->prepared[i]);
+	forget_statements(s);
 	sqlite3_close(s->db);
 	holder.handles--;
 	free(s);
+}
+
+/* The first line of a finding names the file only, and more lines may follow. */
+static int found_damage(struct store *s, const char *found, struct err *err)
+{
+	const char *line = strchr(found, '\n');
+	char how[160];
+	line = line ? line + 1 : found;
+	snprintf(how, sizeof how, "%.*s", (int)strcspn(line, "\n"), line);
+	return db_damaged(s, how, err);
+}
+
+int store_verify(struct store *s, struct err *err)
+{
+	sqlite3_stmt *st = NULL;
+	s->give_up = clock_mono_us() + s->busy_us;
+	int rc = sqlite3_prepare_v2(s->db, "PRAGMA quick_check(1)", -1, &st, NULL);
+	if (rc == SQLITE_OK)
+		rc = sqlite3_step(st);
+	const char *found = rc == SQLITE_ROW ? (const char *)sqlite3_column_text(st, 0) : NULL;
+	if (!found)
+		rc = db_error(s, "checking the database", err);
+	else
+		rc = strcmp(found, "ok") == 0 ? 0 : found_damage(s, found, err);
+	sqlite3_finalize(st);
+	return rc;
 }
 
 static int control(struct store *s, enum sql id, struct err *err)
@@ -187,6 +252,14 @@ int store_end(struct store *s, int result, struct err *err)
 		control(s, SQL_ROLLBACK, NULL);
 	s->depth = 0;
 	return result;
+}
+
+void store_tidy(struct store *s)
+{
+	if (s->wal_pages < LONG_WAL || s->self.pid != getpid())
+		return;
+	s->wal_pages = 0;
+	sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
 }
 
 int store_checkpoint(struct store *s, bool *whole, struct err *err)

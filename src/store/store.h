@@ -28,6 +28,14 @@ struct store_config {
 int store_open(struct store **out, const struct store_config *config, struct err *err);
 void store_free(struct store *s); /* NULL is fine */
 
+/* Looks at every page of the file, half a second for 200,000 executions: for the start of a
+ * service. A damage that is found later may have grown until then. */
+int store_verify(struct store *s, struct err *err);
+
+/* Gives memory back, where a process is about to wait for long and there are hundreds of them. What
+ * is asked next takes a moment longer. */
+void store_rest(struct store *s);
+
 /* Several calls as one change: store_begin takes the write lock, store_end gives it back and keeps
  * everything (result 0) or undoes everything (result -1). It returns -1 when result is -1 or when
  * keeping failed. They nest; a failure inside undoes the whole. Do no slow work in between. */
@@ -38,5 +46,10 @@ int store_end(struct store *s, int result, struct err *err);
  * own; one process calls this regularly. *whole is false when readers or writers were in the way
  * and something is left for the next time, which is no error. */
 int store_checkpoint(struct store *s, bool *whole, struct err *err);
+
+/* The same between these times, when the last change of this handle has found the WAL long: every
+ * page is looked for in all of it. Waits for nobody, but takes a while: call it when nobody waits
+ * for the caller either. */
+void store_tidy(struct store *s);
 
 #endif

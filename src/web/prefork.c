@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/notify.h"
 #include "web/sockets.h"
 #include "web/worker.h"
 
@@ -23,6 +24,7 @@
 #define BACKOFF_MAX (5 * SECOND_US) /* and another is started this late at the most */
 #define TEND_US     (60 * SECOND_US)
 #define END_US      (2 * SECOND_US) /* from SIGTERM to SIGKILL, for a worker that is to end */
+#define STATUS_US   (5 * SECOND_US)
 
 struct master {
 	const struct prefork_config *c;
@@ -38,6 +40,8 @@ struct master {
 	int64_t tend_at; /* when to call the app's tend next */
 	bool draining, ending;
 	int64_t kill_at;
+	struct notify notify;
+	int64_t status_at; /* when to tell the service manager next what the workers do */
 };
 
 /* ---- workers ---- */
@@ -73,6 +77,7 @@ static void start_worker(struct master *m, enum pool pool)
 		if (getppid() != master)
 			_exit(1);
 		close(m->signals);
+		notify_close(&m->notify);
 		close(m->listen[pool == POOL_QUICK ? POOL_EXEC : POOL_QUICK]);
 		worker_run(m->listen[pool], m->c->app, m->board, s);
 	}
@@ -183,6 +188,9 @@ static void begin_drain(struct master *m)
 	m->draining = true;
 	board_drain(m->board, clock_mono_us() + m->c->drain_secs * SECOND_US);
 	log_line(LOG_INFO, "op=drain secs=%d", m->c->drain_secs);
+	/* Twice the time from SIGTERM to SIGKILL, so that the manager is never the one to kill. */
+	notify_say(&m->notify, "STOPPING=1\nEXTEND_TIMEOUT_USEC=%lld",
+		   m->c->drain_secs * SECOND_US + 2 * END_US);
 }
 
 /* Idle workers go on serving while others finish, so that new calls hear why they are refused. */
@@ -202,13 +210,15 @@ static void check_drain(struct master *m)
 static void reload(struct master *m)
 {
 	struct err err = { 0 };
+	notify_reloading(&m->notify);
 	if (!m->c->app->reload || m->c->app->reload(m->c->app->ctx, &err) < 0) {
 		log_line(LOG_ERROR, "op=reload error=\"%s\"", err.text);
-		return;
+	} else {
+		m->generation++;
+		signal_workers(m, SIGTERM, m->generation);
+		log_line(LOG_INFO, "op=reload generation=%u", m->generation);
 	}
-	m->generation++;
-	signal_workers(m, SIGTERM, m->generation);
-	log_line(LOG_INFO, "op=reload generation=%u", m->generation);
+	notify_say(&m->notify, "READY=1");
 }
 
 static void on_signal(struct master *m)
@@ -232,6 +242,25 @@ static void tend(struct master *m)
 	m->c->app->tend(m->c->app->ctx);
 }
 
+static void tell_status(struct master *m)
+{
+	if (clock_mono_us() < m->status_at)
+		return;
+	m->status_at = clock_mono_us() + STATUS_US;
+	notify_status(&m->notify, "%squick workers: %d, %d busy; exec workers: %d, %d busy",
+		      m->draining ? "draining; " : "", alive(m, POOL_QUICK),
+		      board_count(m->board, POOL_QUICK, SLOT_BUSY), alive(m, POOL_EXEC),
+		      board_count(m->board, POOL_EXEC, SLOT_BUSY));
+}
+
+/* How long to wait for an event. That there is a next turn is what the watchdog is told. */
+static int pause_ms(struct master *m)
+{
+	int ms = m->draining || m->start[0].backoff || m->start[1].backoff ? 50 : TICK_MS;
+	int sign = notify_alive(&m->notify);
+	return sign >= 0 && sign < ms ? sign : ms;
+}
+
 static bool finished(struct master *m)
 {
 	return m->ending && alive(m, POOL_QUICK) == 0 && alive(m, POOL_EXEC) == 0;
@@ -244,8 +273,7 @@ static void loop(struct master *m)
 	int64_t tick = clock_mono_us();
 	while (!finished(m)) {
 		uint64_t count;
-		poll(p, 2,
-		     m->draining || m->start[0].backoff || m->start[1].backoff ? 50 : TICK_MS);
+		poll(p, 2, pause_ms(m));
 		if (p[0].revents)
 			on_signal(m);
 		if (p[1].revents && read(p[1].fd, &count, sizeof count) < 0)
@@ -256,6 +284,7 @@ static void loop(struct master *m)
 		 */
 		grow(m);
 		tend(m);
+		tell_status(m);
 		if (m->draining)
 			check_drain(m);
 		else if (clock_mono_us() - tick >= SECOND_US) {
@@ -274,6 +303,7 @@ static int open_sockets(struct master *m, struct err *err)
 		if (m->listen[i] < 0)
 			return -1;
 	}
+	sockets_forget();
 	return 0;
 }
 
@@ -295,11 +325,13 @@ static int set_up(struct master *m, struct err *err)
 int prefork_run(const struct prefork_config *config, struct err *err)
 {
 	struct master m = { .c = config, .listen = { -1, -1 }, .signals = -1 };
+	notify_open(&m.notify);
 	int rc = set_up(&m, err);
 	if (rc == 0) {
 		keep_enough(&m);
 		if (config->ready)
 			config->ready(config->app->ctx);
+		notify_say(&m.notify, "READY=1");
 		loop(&m);
 	}
 	for (int i = 0; i < POOLS; i++) {
@@ -308,6 +340,7 @@ int prefork_run(const struct prefork_config *config, struct err *err)
 		close_fd(&m.listen[i]);
 	}
 	close_fd(&m.signals);
+	notify_close(&m.notify);
 	board_free(m.board);
 	return rc;
 }

@@ -13,6 +13,8 @@ struct prefork_app {
 	 * is tried later. */
 	void *(*open)(void *ctx, struct board *board, struct slot *slot, struct err *err);
 	void (*serve)(void *worker, struct web_req *r);
+	/* Once the answer is on its way and nobody waits any more. May be NULL. */
+	void (*served)(void *worker);
 	void (*close)(void *worker);
 	/* In the master, at SIGHUP: read the settings anew; -1 keeps the workers as they are. */
 	int (*reload)(void *ctx, struct err *err);
@@ -34,7 +36,7 @@ struct prefork_config {
 };
 
 /* Serve until SIGTERM or SIGINT and everything is drained. 0, or -1 when it could not be started.
- */
+ * A service manager is told how it goes (base/notify.h). systemd's sockets stay when it ends. */
 int prefork_run(const struct prefork_config *config, struct err *err);
 
 #endif

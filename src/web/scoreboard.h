@@ -53,7 +53,7 @@ void board_clear_wake(struct slot *s); /* after the eventfd was readable */
 void board_drain(struct board *b, int64_t deadline);
 bool board_draining(const struct board *b, int64_t *deadline); /* deadline may be NULL */
 
-/* The master's eventfd: written by a worker that took the last idle slot of its pool. */
+/* The master's eventfd: written by a worker that took the last idle slot of the exec pool. */
 int board_hungry(const struct board *b);
 
 #endif

@@ -62,19 +62,41 @@ int socket_listen(const char *path, const char *group, struct err *err)
 	return steal_fd(&s);
 }
 
+bool sockets_passed(void)
+{
+	const char *pid = getenv("LISTEN_PID");
+	return pid && getenv("LISTEN_FDS") && strtol(pid, NULL, 10) == getpid();
+}
+
+void sockets_forget(void)
+{
+	unsetenv("LISTEN_PID");
+	unsetenv("LISTEN_FDS");
+	unsetenv("LISTEN_FDNAMES");
+}
+
+/* A name that stands beside no socket that listens is a mistake in a unit. */
+static int take(int fd, const char *name, struct err *err)
+{
+	int listening = 0;
+	socklen_t n = sizeof listening;
+	if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &n) < 0 || !listening)
+		return err_set(err, ERR_INVALID, "systemd's '%s' is no socket that listens", name);
+	fcntl(fd, F_SETFD, FD_CLOEXEC);
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	return fd;
+}
+
 int socket_inherited(const char *name, struct err *err)
 {
-	const char *pid = getenv("LISTEN_PID"), *names = getenv("LISTEN_FDNAMES");
-	if (!pid || !names || strtol(pid, NULL, 10) != getpid())
+	const char *names = getenv("LISTEN_FDNAMES");
+	if (!sockets_passed() || !names)
 		return err_set(err, ERR_NOT_FOUND, "no socket was passed by systemd");
-	int fd = FIRST_FD;
-	for (const char *p = names; *p; fd++) {
+	int fd = FIRST_FD, end = fd + (int)strtol(getenv("LISTEN_FDS"), NULL, 10);
+	for (const char *p = names; *p && fd < end; fd++) {
 		size_t n = strcspn(p, ":");
-		if (n == strlen(name) && !strncmp(p, name, n)) {
-			fcntl(fd, F_SETFD, FD_CLOEXEC);
-			fcntl(fd, F_SETFL, O_NONBLOCK);
-			return fd;
-		}
+		if (n == strlen(name) && !strncmp(p, name, n))
+			return take(fd, name, err);
 		p += n + (p[n] == ':');
 	}
 	return err_set(err, ERR_NOT_FOUND, "systemd passed no socket named '%s'", name);

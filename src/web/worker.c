@@ -195,10 +195,11 @@ static void on_term(int sig)
 	asked_to_end = 1;
 }
 
+/* The quick pool does not grow: its last idle worker is nobody's concern. */
 static void set_busy(struct board *b, struct slot *s)
 {
 	atomic_store(&s->state, SLOT_BUSY);
-	if (board_count(b, s->pool, SLOT_IDLE))
+	if (s->pool != POOL_EXEC || board_count(b, s->pool, SLOT_IDLE))
 		return;
 	const uint64_t one = 1;
 	ssize_t done = write(board_hungry(b), &one, sizeof one);
@@ -234,6 +235,8 @@ static void accept_and_serve(struct web_req *r, const struct prefork_app *app, v
 	atomic_fetch_add(&slot->served, 1);
 	app->serve(worker, r);
 	finish(r);
+	if (app->served)
+		app->served(worker);
 }
 
 void worker_run(int listen_fd, const struct prefork_app *app, struct board *board,

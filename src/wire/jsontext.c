@@ -106,6 +106,63 @@ int json_put_utf8(struct buf *out, const char *p, size_t n)
 	return put_string(out, p, n, false);
 }
 
+/* Whether "\\uXXXX" stands at p, and which unit of UTF-16 that is. */
+static bool unit_at(const char *p, size_t n, uint32_t *out)
+{
+	static const char digits[] = "0123456789abcdef0123456789ABCDEF";
+	if (n < 6 || p[0] != '\\' || p[1] != 'u')
+		return false;
+	*out = 0;
+	for (int i = 2; i < 6; i++) {
+		const char *digit = p[i] ? strchr(digits, p[i]) : NULL;
+		if (!digit)
+			return false;
+		*out = *out << 4 | ((uint32_t)(digit - digits) & 15);
+	}
+	return true;
+}
+
+static bool mistaken_pair_at(const char *p, size_t n, uint32_t *code)
+{
+	uint32_t high, low;
+	if (!unit_at(p, n, &high) || (high & 0xfc00) != 0xd800 || !unit_at(p + 6, n - 6, &low) ||
+	    (low & 0xfc00) != 0xdc00)
+		return false;
+	*code = 0x10000 + ((high & 0x3ff) << 10 | (low & 0x3ff));
+	return (*code & 0xf800) == 0xd800;
+}
+
+static int put_code(struct buf *out, uint32_t code)
+{
+	const char text[] = { (char)(0xf0 | code >> 18), (char)(0x80 | (code >> 12 & 0x3f)),
+			      (char)(0x80 | (code >> 6 & 0x3f)), (char)(0x80 | (code & 0x3f)) };
+	return buf_add(out, text, sizeof text);
+}
+
+int json_mend_pairs(const char **p, size_t *n, struct buf *mended)
+{
+	if (!*n)
+		return 0;
+	const char *from = *p, *end = *p + *n, *at = from;
+	while (at < end && (at = memchr(at, '\\', (size_t)(end - at)))) {
+		uint32_t code;
+		if (!mistaken_pair_at(at, (size_t)(end - at), &code)) {
+			at += end - at > 1 ? 2 : 1; /* what is escaped is no backslash */
+			continue;
+		}
+		if (buf_add(mended, from, (size_t)(at - from)) || put_code(mended, code))
+			return -1;
+		from = at += 12;
+	}
+	if (from == *p)
+		return 0;
+	if (buf_add(mended, from, (size_t)(end - from)))
+		return -1;
+	*p = mended->p;
+	*n = mended->len;
+	return 0;
+}
+
 struct cursor {
 	const char *p, *end;
 };

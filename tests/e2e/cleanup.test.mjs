@@ -87,7 +87,7 @@ describe('what is over', SUITE, () => {
       const other = (await g.session(`young-${limit}`).start()).json.sandbox_id;
       await age(`over-${limit}`, limit);
       const summary = await pass();
-      assert.deepEqual([summary.expired, summary.killed], ['1', '1']);
+      assert.deepEqual([summary.expired, summary.killed, summary.orphans_seen], ['1', '1', '0']);
       const row = await last(`over-${limit}`);
       assert.deepEqual([row.status, row.end_reason], ['ended', reason]);
       assert.ok(Math.abs(row.destroyed_at / 1000 - Date.now()) < 60_000, 'destroyed_at is the time of its end');

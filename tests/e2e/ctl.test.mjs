@@ -229,7 +229,7 @@ describe('sandgatectl', SUITE, () => {
         .split('\n')
         .map((line) => line.split('=')[0]),
     );
-    for (const line of names) assert.equal(line.split('\t').length, 3, line);
+    for (const line of names) assert.equal(line.split('\t').length, 4, line);
   });
 
   test('output that does not arrive is exit 1, and a secret that nobody got is revoked', async (t) => {

@@ -10,9 +10,6 @@ import { promisify } from 'node:util';
 import { BUILD, KEY, commandLine, open, request, startEngine, tempFolder, until, within } from './engine.mjs';
 
 export const TOP = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..');
-const SANDGATE = path.join(BUILD, 'sandgate');
-const CTL = path.join(BUILD, 'sandgatectl');
-const CLEANUP = path.join(BUILD, 'sandgate-cleanup');
 export const NGINX = ['/usr/sbin/nginx', '/usr/bin/nginx', '/usr/local/sbin/nginx'].find((p) => fs.existsSync(p)) ?? 'nginx';
 const run = promisify(execFile);
 
@@ -31,7 +28,7 @@ export function freePort() {
 }
 
 /** KEY=value lines. */
-const settingsText = (settings) =>
+export const settingsText = (settings) =>
   Object.entries(settings)
     .map(([k, v]) => `${k}=${v}\n`)
     .join('');
@@ -43,16 +40,18 @@ export const logLines = (text) =>
     .filter((l) => l.startsWith('time='))
     .map((l) => Object.fromEntries([...l.matchAll(/(\w+)=(?:"([^"]*)"|(\S*))/g)].map((m) => [m[1], m[2] ?? m[3]])));
 
-/** A child process whose stderr is kept, and whose end is a promise. out: a file for stdout. */
+/** A child process whose stderr is kept, and whose end is a promise. out, err: files for stdout and stderr. */
 export class Child {
   #text = '';
+  #err;
 
-  constructor(command, args, { out = '/dev/null', ...options } = {}) {
-    const fd = fs.openSync(out, 'a');
-    this.process = spawn(command, args, { stdio: ['ignore', fd, 'pipe'], ...options });
-    fs.closeSync(fd);
+  constructor(command, args, { out = '/dev/null', err, ...options } = {}) {
+    const fds = [out, err].map((file) => file && fs.openSync(file, 'a'));
+    this.process = spawn(command, args, { stdio: ['ignore', fds[0], fds[1] ?? 'pipe'], ...options });
+    for (const fd of fds) if (fd !== undefined) fs.closeSync(fd);
+    this.#err = err;
     this.pid = this.process.pid;
-    this.process.stderr.setEncoding('utf8').on('data', (d) => (this.#text = (this.#text + d).slice(-16_000_000)));
+    this.process.stderr?.setEncoding('utf8').on('data', (d) => (this.#text = (this.#text + d).slice(-16_000_000)));
     this.exited = new Promise((resolve) => {
       this.process.on('error', (error) => resolve({ error }));
       this.process.on('exit', (code, signal) => resolve({ code, signal }));
@@ -61,12 +60,12 @@ export class Child {
   }
 
   get text() {
-    return this.#text;
+    return this.#err ? fs.readFileSync(this.#err, 'utf8') : this.#text;
   }
 
   async line(pattern, what) {
-    await until(() => this.end || pattern.test(this.#text), { deadline: 60_000, what });
-    if (!pattern.test(this.#text)) throw new Error(`${what}: it ended: ${JSON.stringify(this.end)}\n${this.#text}`);
+    await until(() => this.end || pattern.test(this.text), { deadline: 60_000, what });
+    if (!pattern.test(this.text)) throw new Error(`${what}: it ended: ${JSON.stringify(this.end)}\n${this.text}`);
   }
 
   killAll() {
@@ -104,14 +103,18 @@ function resolver() {
  * settings: of the gateway, over the defaults of the harness; null takes one away.
  * engine: options of startEngine, or an engine that runs already (it is then not stopped).
  * api: where the gateway finds the engine; its own URL unless something stands between.
+ * programs: their folder. sample: text of a file of settings, which those of the harness follow.
+ * wrap: a command, with its first arguments, that starts the gateway. What it changes for the gateway alone, `beside` must change for
+ * the programs that come to the same database.
+ * quiet: its log goes to a file and is read when asked for, so that reading it costs nothing meanwhile.
  */
-export async function startGateway({ settings = {}, engine = cloud ?? {}, api } = {}) {
+export async function startGateway({ settings = {}, engine = cloud ?? {}, api, programs = BUILD, sample = '', wrap = [], quiet = false } = {}) {
   const own = !engine.child;
   const provider = own ? await startEngine(engine) : engine;
-  const g = new Gateway(provider, own);
+  const g = new Gateway(provider, own, programs, wrap, quiet);
   running.add(g);
   try {
-    await g.configure(settings, api);
+    await g.configure(settings, api, sample);
     await g.startServer();
     await g.startNginx();
   } catch (e) {
@@ -126,14 +129,15 @@ export async function startGateway({ settings = {}, engine = cloud ?? {}, api } 
 class Gateway {
   #tokens = new Map();
 
-  constructor(engine, own) {
-    Object.assign(this, { engine, own, dir: tempFolder('sandgate-gw-') });
+  constructor(engine, own, programs, wrap, quiet) {
+    Object.assign(this, { engine, own, programs, wrap, beside: [], dir: tempFolder('sandgate-gw-') });
+    if (quiet) this.serverLog = path.join(this.dir, 'gateway.log');
     this.state = path.join(this.dir, 'state');
     this.config = path.join(this.dir, 'sandgate.conf');
     this.accessLog = path.join(this.dir, 'access.log');
   }
 
-  async configure(settings, api = this.engine.url) {
+  async configure(settings, api = this.engine.url, sample = '') {
     this.settings = {
       E2B_API_KEY: this.engine.key ?? KEY,
       ...(api && { E2B_API_URL: api, E2B_SANDBOX_URL: api }),
@@ -144,14 +148,20 @@ class Gateway {
       ...settings,
     };
     for (const [k, v] of Object.entries(this.settings)) if (v === null) delete this.settings[k];
-    fs.writeFileSync(this.config, settingsText(this.settings), { mode: 0o600 });
+    fs.writeFileSync(this.config, sample + settingsText(this.settings), { mode: 0o600 });
+  }
+
+  /** A program with this gateway's settings, by another one that starts it: a file and its arguments. */
+  #command(by, name, args = []) {
+    const [file, ...rest] = [...by, path.join(this.programs, name), '-c', this.config, ...args];
+    return [file, rest];
   }
 
   async startServer() {
     const env = { PATH: process.env.PATH, ASAN_OPTIONS: process.env.ASAN_OPTIONS ?? '', UBSAN_OPTIONS: process.env.UBSAN_OPTIONS ?? '' };
     // As for the engine: a sanitized build must not keep so much freed memory that it looks like a leak.
     env.ASAN_OPTIONS = [env.ASAN_OPTIONS, 'quarantine_size_mb=8'].filter(Boolean).join(':');
-    this.server = new Child(SANDGATE, ['-c', this.config], { env });
+    this.server = new Child(...this.#command(this.wrap, 'sandgate'), { env, err: this.serverLog });
     await this.server.line(/^sandgate: ready /m, 'the gateway');
   }
 
@@ -191,12 +201,12 @@ class Gateway {
   }
 
   ctl(...args) {
-    return run(CTL, ['-c', this.config, ...args], { timeout: 60_000 });
+    return run(...this.#command(this.beside, 'sandgatectl', args), { timeout: 60_000 });
   }
 
   /** sandgate-cleanup with this gateway's settings, not waited for; output is stdout's file. */
   startCleanup(args = [], { env = {}, out } = {}) {
-    return new Child(CLEANUP, ['-c', this.config, ...args], { out, env: { PATH: process.env.PATH, ...env } });
+    return new Child(...this.#command(this.beside, 'sandgate-cleanup', args), { out, env: { PATH: process.env.PATH, ...env } });
   }
 
   /** One pass: { code, signal, text, summary }, the last with the fields of its last line. */
@@ -226,11 +236,14 @@ class Gateway {
 
   // -------------------------------------------------------------------------------------------------------------- looking
 
+  get database() {
+    return this.settings.SANDGATE_DB ?? path.join(this.state, 'sandgate.db');
+  }
+
   /** Rows of the database, by the sqlite3 shell. */
   async rows(sql) {
-    const { stdout } = await run('sqlite3', ['-json', '-cmd', '.timeout 10000', path.join(this.state, 'sandgate.db'), sql], {
-      maxBuffer: 64 << 20,
-    });
+    const [command, ...args] = [...this.beside, 'sqlite3', '-json', '-cmd', '.timeout 10000', this.database, sql];
+    const { stdout } = await run(command, args, { maxBuffer: 64 << 20 });
     return stdout.trim() ? JSON.parse(stdout) : [];
   }
 

@@ -1,11 +1,11 @@
-// What a newcomer types: make run, make up, make down, make install; and the site's nginx configuration.
+// What a newcomer types: make run, make up, make down; and the site's nginx configuration.
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, test } from 'node:test';
 import { promisify } from 'node:util';
-import { BUILD, KEY, SUITE, commandLine, output, request, startEngine, tempFolder, until, within } from './engine.mjs';
+import { BUILD, KEY, SUITE, commandLine, request, startEngine, tempFolder, until, within } from './engine.mjs';
 
 const TOP = path.resolve(import.meta.dirname ?? path.dirname(new URL(import.meta.url).pathname), '../..');
 const ROOT = process.getuid() === 0;
@@ -192,27 +192,6 @@ describe('on this machine', SUITE, () => {
       assert.match(said, /gateway stopped\n(.*\n)*sandgate: engine stopped/);
       assert.deepEqual(processesIn(place), []);
     }));
-
-  test('what make install puts below DESTDIR runs from there', async () => {
-    const dir = tempFolder();
-    const variant = path.relative(path.join(TOP, 'build'), BUILD).split(path.sep);
-    const args = ['install', `DESTDIR=${dir}`, 'PREFIX=/usr'];
-    if (variant.includes('san')) args.push('SAN=1');
-    if (variant.includes('clang')) args.push('CC=clang');
-    await run('make', args, { cwd: TOP, env: plain, timeout: 600_000 });
-    for (const file of ['libexec/sandgate/sandgate-agent', 'share/doc/sandgate/README.md'])
-      assert.ok(fs.existsSync(path.join(dir, 'usr', file)), file);
-    for (const program of ['sandgate', 'sandgatectl'])
-      assert.match((await run(path.join(dir, 'usr/bin', program), ['--version'], { env: plain })).stdout, new RegExp(`^${program} \\d`));
-    const engine = await startEngine({ command: path.join(dir, 'usr/bin/sandgate-engine') });
-    try {
-      const sandbox = await engine.create('base');
-      assert.equal(await output(sandbox, 'echo installed'), 'installed');
-    } finally {
-      await engine.stop();
-      fs.rmSync(dir, { recursive: true });
-    }
-  });
 });
 
 describe("the site's nginx configuration", SUITE, () => {

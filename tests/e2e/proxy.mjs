@@ -18,12 +18,16 @@ export async function startProxy(target) {
   return proxy;
 }
 
-/** Whether a request is meant: by a function of it, or by { method, path } with a path's text or pattern; the query does not count. */
+/**
+ * Whether a request is meant: by a function of it, or by { method, path, sandbox, body } with a path's text or pattern (the query
+ * does not count), the id of the sandbox that it is for, and a text that its body has.
+ */
 function matches(match, request) {
   if (typeof match === 'function') return match(request);
-  const { method, path } = match;
+  const { method, path, sandbox, body } = match;
   const fits = path instanceof RegExp ? path.test(request.path) : path === undefined || path === request.path;
-  return fits && (method === undefined || method === request.method);
+  if (!fits || (method !== undefined && method !== request.method)) return false;
+  return (sandbox === undefined || sandbox === request.sandbox) && (body === undefined || (request.body ?? '').includes(body));
 }
 
 /** What is done to the requests that match, and how many it has met. */
@@ -67,7 +71,7 @@ class FaultProxy {
 
   constructor(target) {
     this.target = new URL(target);
-    this.requests = []; // { method, path, query, headers } of all that came, in this order
+    this.requests = []; // { method, path, query, headers, sandbox, passed } of all that came, in this order; passed: the engine's status
   }
 
   // -------------------------------------------------------------------------------------------------------------- telling it
@@ -80,8 +84,11 @@ class FaultProxy {
    *   answer: {status, headers, body, json}   answers by itself instead
    *   delayReply: ms       waits once the answer's head is there, before it is handed back; Infinity: until release()
    *   dropReply: true      closes the connection instead of handing the answer back, which has then been read to its end
-   *   cut: n               hands back n bytes of the answer's body, then closes the connection
-   * Returns { hits, held, release(), remove() }.
+   *   garbage: true        hands back other bytes than those of the answer's body; one without a body stays as it is
+   *   half: true           hands back half of the answer's body as if it were all
+   *   cut: n               hands back n bytes of the answer's body, then closes the connection; 'half': half of them
+   *   drip: ms             hands back the answer's body a byte at a time, each after that long
+   * With reset: true the connection is not closed but reset (RST). Returns { hits, held, release(), remove() }.
    */
   fault(match, action, { times = Infinity } = {}) {
     const fault = new Fault(match, action, times, (f) => (this.#faults = this.#faults.filter((other) => other !== f)));
@@ -122,10 +129,15 @@ class FaultProxy {
     this.url = `http://127.0.0.1:${this.#port}`;
   }
 
+  /** Cuts every connection. */
+  cut() {
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
   /** Cuts every connection; new ones are refused until up(). */
   async down() {
     const closed = new Promise((resolve) => this.server.close(resolve));
-    for (const socket of this.#sockets) socket.destroy();
+    this.cut();
     await closed;
   }
 
@@ -140,50 +152,98 @@ class FaultProxy {
     const { pathname, search } = new URL(req.url, 'http://proxy');
     const request = { method: req.method, path: pathname, query: search, headers: req.headers };
     const gone = new Promise((resolve) => res.on('close', resolve));
+    request.sandbox = req.headers['e2b-sandbox-id'] ?? pathname.match(/^(?:\/v2)?\/sandboxes\/([^/]+)/)?.[1];
+    this.requests.push(request);
+    req.on('error', () => {});
+    if (this.#faults.some((f) => f.match.body && matches({ ...f.match, body: undefined }, request)))
+      request.body = Buffer.concat(await req.toArray()).toString('latin1');
     const fault = this.#faults.find((f) => f.takes(request)) ?? NONE;
     const { action } = fault;
     fault.hits++;
-    this.requests.push(request);
-    req.on('error', () => {});
     await fault.wait(action.delay, gone);
-    if (res.destroyed || action.refuse) res.destroy();
+    if (res.destroyed || action.refuse) hangUp(res, action);
     else if (action.answer) answer(req, res, action.answer);
-    else await this.#pass(req, res, fault, gone);
+    else await this.#pass(req, res, request, fault, gone);
   }
 
-  async #pass(req, res, fault, gone) {
+  async #pass(req, res, request, fault, gone) {
     const upstream = http.request(new URL(req.url, this.target), { method: req.method, headers: req.rawHeaders, agent: false });
     res.on('close', () => upstream.destroy());
-    req.pipe(upstream);
+    if (request.body === undefined) req.pipe(upstream);
+    else upstream.end(request.body, 'latin1');
     const reply = await new Promise((resolve) => upstream.on('response', resolve).on('error', () => resolve(null)));
     if (!reply) return void res.destroy();
+    request.passed = reply.statusCode;
     reply.on('error', () => res.destroy());
     await fault.wait(fault.action.delayReply, gone);
     await handBack(reply, res, fault.action);
   }
 }
 
+function hangUp(res, { reset }) {
+  if (reset) res.socket?.resetAndDestroy();
+  res.destroy();
+}
+
 /** An answer of the proxy's own, once the request has been heard to its end. */
 function answer(req, res, { status, headers = {}, body = '', json }) {
   const text = json === undefined ? body : JSON.stringify(json);
   const type = json === undefined ? {} : { 'content-type': 'application/json' };
-  req.resume().on('end', () => res.writeHead(status, { ...type, ...headers, 'content-length': Buffer.byteLength(text) }).end(text));
+  const send = () => res.writeHead(status, { ...type, ...headers, 'content-length': Buffer.byteLength(text) }).end(text);
+  if (req.readableEnded) send();
+  else req.resume().on('end', send);
 }
 
-async function handBack(reply, res, { dropReply, cut }) {
+/** The head as it came, but for the body's length where that is given. */
+function begin(reply, res, length) {
+  const headers = reply.rawHeaders.slice();
+  for (let i = headers.length - 2; length !== undefined && i >= 0; i -= 2)
+    if (/^(content-length|transfer-encoding)$/i.test(headers[i])) headers.splice(i, 2);
+  if (length !== undefined) headers.push('Content-Length', String(length));
+  res.writeHead(reply.statusCode, reply.statusMessage, headers);
+  res.flushHeaders(); // a stream's head comes long before its first byte
+}
+
+const write = (res, bytes) => new Promise((resolve) => res.write(bytes, resolve));
+
+async function handBack(reply, res, action) {
+  const { dropReply, garbage, half, cut, drip } = action;
   if (dropReply) {
     for await (const piece of reply) void piece;
-    return void res.destroy();
+    return hangUp(res, action);
   }
-  res.writeHead(reply.statusCode, reply.statusMessage, reply.rawHeaders);
-  res.flushHeaders(); // a stream's head comes long before its first byte
+  if (garbage || half || cut === 'half') return spoil(Buffer.concat(await reply.toArray()), reply, res, action);
+  begin(reply, res);
+  if (drip !== undefined) return trickle(reply, res, drip);
   if (cut === undefined) return void reply.pipe(res);
   let left = cut;
   for await (const piece of reply) {
     const part = piece.subarray(0, left);
     left -= part.length;
-    if (part.length) await new Promise((resolve) => res.write(part, resolve));
+    if (part.length) await write(res, part);
     if (left === 0) break;
   }
-  res.destroy();
+  hangUp(res, action);
+}
+
+async function spoil(body, reply, res, action) {
+  const part = body.subarray(0, body.length >> 1);
+  if (!body.length) return void (begin(reply, res), res.end());
+  if (!action.cut) {
+    const bytes = action.half ? part : Buffer.from('}{"\0\xff neither JSON\nnor envelope\n'.padEnd(40, '~'), 'latin1');
+    return void (begin(reply, res, bytes.length), res.end(bytes));
+  }
+  begin(reply, res, body.length);
+  await write(res, part);
+  hangUp(res, action);
+}
+
+async function trickle(reply, res, ms) {
+  for await (const piece of reply)
+    for (const byte of piece) {
+      if (res.destroyed) return;
+      await write(res, Buffer.of(byte));
+      await sleep(ms);
+    }
+  res.end();
 }

@@ -11,7 +11,7 @@ import net from 'node:net';
 import path from 'node:path';
 import tls from 'node:tls';
 import { promisify } from 'node:util';
-import { sleep, startEngine, tempFolder, until, within } from './engine.mjs';
+import { BUILD, sleep, startEngine, tempFolder, until, within } from './engine.mjs';
 import { Child, NGINX, TOP, freePort, operations, startGateway } from './gateway.mjs';
 import { startProxy } from './proxy.mjs';
 
@@ -165,11 +165,14 @@ async function startProvider(engine, certificates) {
 
 // ---------------------------------------------------------------------------------------------------------------- all of it
 
-/** Engine, TLS before it, gateway, name server. Sites are started with .site(). */
-export async function startWorld({ settings = {} } = {}) {
-  const world = new World();
+/**
+ * Engine, TLS before it, gateway, name server. Sites are started with .site().
+ * programs, nginx: the folders of both; sample: see startGateway.
+ */
+export async function startWorld({ settings = {}, programs = BUILD, nginx = path.join(TOP, 'nginx'), sample } = {}) {
+  const world = new World(programs, nginx);
   try {
-    await world.start(settings);
+    await world.start(settings, sample);
   } catch (e) {
     await world.stop().catch(() => {});
     throw e;
@@ -178,16 +181,19 @@ export async function startWorld({ settings = {} } = {}) {
 }
 
 class World {
-  constructor() {
-    Object.assign(this, { dir: tempFolder('sandgate-site-'), sites: [] });
+  constructor(programs, nginx) {
+    Object.assign(this, { programs, nginx, dir: tempFolder('sandgate-site-'), sites: [] });
   }
 
-  async start(settings) {
-    [this.certificates, this.engine] = await Promise.all([makeCertificates(path.join(this.dir, 'tls')), startEngine()]);
+  async start(settings, sample) {
+    const engine = startEngine({ command: path.join(this.programs, 'sandgate-engine') });
+    [this.certificates, this.engine] = await Promise.all([makeCertificates(path.join(this.dir, 'tls')), engine]);
     this.names = await startNames(FOR_NGINX);
     this.provider = await startProvider(this.engine, this.certificates);
     this.g = await startGateway({
       engine: this.engine,
+      programs: this.programs,
+      sample,
       settings: {
         E2B_API_URL: this.provider.api,
         E2B_SANDBOX_URL: this.provider.sandbox,
@@ -285,18 +291,19 @@ class Site {
 
   // -------------------------------------------------------------------------------------------------------------- up and down
 
-  /** As the comment in sandgate.conf says: all files into sandgate/, sandgate.conf itself into conf.d/. */
+  /** As the comment in sandgate.conf says: links in sandgate/ to all files but those that are changed, sandgate.conf itself in conf.d/. */
   async write() {
     const snippets = path.join(this.etc, 'sandgate');
-    const { certificates, g } = this.world;
+    const { certificates, g, nginx } = this.world;
     for (const folder of [snippets, path.join(this.etc, 'conf.d')]) fs.mkdirSync(folder, { recursive: true });
-    for (const name of fs.readdirSync(path.join(TOP, 'nginx')).filter((n) => /\.(conf|map)$/.test(n))) {
-      const text = fs.readFileSync(path.join(TOP, 'nginx', name), 'utf8');
-      fs.writeFileSync(path.join(snippets, name), this.edit[name]?.(text) ?? text);
+    for (const name of fs.readdirSync(nginx).filter((n) => /\.(conf|map)$/.test(n))) {
+      const to = path.join(snippets, name);
+      fs.rmSync(to, { force: true });
+      if (this.edit[name]) fs.writeFileSync(to, this.edit[name](fs.readFileSync(path.join(nginx, name), 'utf8')));
+      else fs.symlinkSync(path.join(nginx, name), to);
     }
     [this.plainPort, this.port] = [await freePort(), await freePort()];
     let text = fs.readFileSync(path.join(snippets, 'sandgate.conf'), 'utf8');
-    fs.rmSync(path.join(snippets, 'sandgate.conf'));
     text = fill(text, 'listen 80;', `listen 127.0.0.1:${this.plainPort};`);
     text = fill(text, 'listen [::]:80;', `listen ${OTHER_ADDRESS}:${this.plainPort};`);
     text = fill(text, 'listen 443 ', `listen 127.0.0.1:${this.port} `);

@@ -139,6 +139,8 @@ describe('the site', SUITE, () => {
       assert.equal(res.headers['strict-transport-security'], undefined, 'it means nothing there');
       assert.equal(res.headers['x-content-type-options'], 'nosniff');
     }
+    const challenge = await request(`http://127.0.0.1:${site.plainPort}/.well-known/acme-challenge/none`, { headers: { host: NAME } });
+    assertProblem(challenge, 404, 'no_such_route'); // a file, which is not there; never sent on
     const plain = await request(`http://127.0.0.1:${site.port}/healthz`, { headers: { host: site.authority } });
     assertProblem(plain, 400, 'bad_request');
   });

@@ -646,12 +646,22 @@ describe('the hand-over to nginx', SUITE, () => {
     assertProblem(await s.download('/home/user/f'), 404, 'file_not_found', /^File not found/);
   });
 
-  test('a provider that fails is 502 in JSON, whatever it says', async () => {
+  test('a provider that fails is told in JSON, with nothing of what it says', async () => {
     const s = await prepared(through, 'failing', 'open("/home/user/f", "w").write("x")');
-    for (const status of [302, 401, 403, 404, 500, 502, 503]) {
-      onFile = async () => status;
+    for (const [status, problem] of Object.entries({
+      302: [502, 'provider_error'],
+      401: [502, 'provider_auth'],
+      403: [502, 'provider_auth'],
+      404: [502, 'provider_error'],
+      429: [429, 'provider_quota'],
+      500: [502, 'provider_error'],
+      502: [503, 'provider_unavailable'],
+      503: [503, 'provider_unavailable'],
+      504: [504, 'provider_timeout'],
+    })) {
+      onFile = async () => Number(status);
       const res = await s.download('/home/user/f');
-      assertProblem(res, 502, 'provider_error');
+      assertProblem(res, ...problem);
       for (const name of ['content-disposition', 'set-cookie', 'location']) assert.equal(res.headers[name], undefined, `${status}: ${name}`);
     }
     onFile = async () => undefined;

@@ -39,6 +39,8 @@ static void is_written(void **state)
 		{ -1, "1969-12-31T23:59:59.999999Z" },
 		{ 1769094371971102, "2026-01-22T15:06:11.971102Z" },
 		{ 951827696 * SECOND_US, "2000-02-29T12:34:56.000000Z" },
+		{ -62135596800 * SECOND_US, "0001-01-01T00:00:00.000000Z" }, /* Go's zero */
+		{ -30641760001 * SECOND_US, "0998-12-31T23:59:59.000000Z" },
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		char out[CLOCK_TEXT];
@@ -50,12 +52,17 @@ static void is_written(void **state)
 	}
 }
 
-static void extreme_values_stay_in_the_text(void **state)
+static void extreme_values_become_the_nearest_that_can_be_written(void **state)
 {
 	(void)state;
+	static const int64_t first = -62167219200 * SECOND_US, last = 253402300800 * SECOND_US - 1;
 	char out[CLOCK_TEXT];
-	assert_true(strlen(clock_rfc3339(out, INT64_MAX)) < CLOCK_TEXT);
-	assert_true(strlen(clock_rfc3339(out, INT64_MIN)) < CLOCK_TEXT);
+	assert_string_equal(clock_rfc3339(out, first), "0000-01-01T00:00:00.000000Z");
+	assert_string_equal(clock_rfc3339(out, first - 1), "0000-01-01T00:00:00.000000Z");
+	assert_string_equal(clock_rfc3339(out, INT64_MIN), "0000-01-01T00:00:00.000000Z");
+	assert_string_equal(clock_rfc3339(out, last), "9999-12-31T23:59:59.999999Z");
+	assert_string_equal(clock_rfc3339(out, last + 1), "9999-12-31T23:59:59.999999Z");
+	assert_string_equal(clock_rfc3339(out, INT64_MAX), "9999-12-31T23:59:59.999999Z");
 }
 
 static void is_read(void **state)
@@ -86,6 +93,8 @@ static void nonsense_is_refused(void **state)
 {
 	(void)state;
 	static const char *const rows[] = {
+		"0000-01-01T00:00:00+00:01", /* in UTC outside of the four digits */
+		"9999-12-31T23:59:60Z",
 		"",
 		"now",
 		"2026",
@@ -127,7 +136,7 @@ int main(void)
 		cmocka_unit_test(monotonic_moves_forward),
 		cmocka_unit_test(real_is_the_time_of_day),
 		cmocka_unit_test(is_written),
-		cmocka_unit_test(extreme_values_stay_in_the_text),
+		cmocka_unit_test(extreme_values_become_the_nearest_that_can_be_written),
 		cmocka_unit_test(is_read),
 		cmocka_unit_test(nonsense_is_refused),
 	};

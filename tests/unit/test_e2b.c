@@ -192,7 +192,7 @@ static void failures(void **state)
 		  ERR_NOT_FOUND, E2B_WHY_NO_SANDBOX },
 		{ PLANE_DATA, 502,
 		  "{\"message\":\"The sandbox is running but port is not open\",\"port\":49999}",
-		  ERR_CONFLICT, E2B_WHY_PORT_CLOSED },
+		  ERR_UNAVAILABLE, E2B_WHY_PORT_CLOSED },
 		{ PLANE_DATA, 502, "Failed to route request to sandbox", ERR_UNAVAILABLE,
 		  E2B_WHY_OTHER },
 		{ PLANE_DATA, 404, "{\"code\":\"not_found\",\"message\":\"m\"}", ERR_NOT_FOUND,
@@ -200,7 +200,7 @@ static void failures(void **state)
 		{ PLANE_DATA, 507, "{\"code\":507,\"message\":\"m\"}", ERR_NO_SPACE,
 		  E2B_WHY_OTHER },
 		{ PLANE_DATA, 409, "{\"code\":\"already_exists\"}", ERR_EXISTS, E2B_WHY_OTHER },
-		{ PLANE_DATA, 409, "x", ERR_CONFLICT, E2B_WHY_OTHER },
+		{ PLANE_DATA, 409, "x", ERR_UNAVAILABLE, E2B_WHY_OTHER },
 		{ PLANE_DATA, 504, "{\"code\":\"deadline_exceeded\"}", ERR_TIMEOUT, E2B_WHY_OTHER },
 		{ PLANE_DATA, 418, "", ERR_INTERNAL, E2B_WHY_OTHER },
 	};
@@ -233,6 +233,21 @@ static void secrets_are_blotted_out(void **state)
 	assert_string_equal(err.text, "key ********* and *********, or *******");
 	answer_scrub(&err, "");
 	answer_scrub(NULL, "x");
+}
+
+/* json-c alone makes U+FFFD of the first two. */
+static void escaped_pairs_are_characters(void **state)
+{
+	(void)state;
+	static const char json[] = "[\"\\ud836\\ude00\", \"\\uD837\\uDFFF!\", \"\\ud83d\\ude42\"]";
+	static const char *const want[] = { "\xf0\x9d\xa8\x80", "\xf0\x9d\xbf\xbf!",
+					    "\xf0\x9f\x99\x82" };
+	struct json_object *o = NULL;
+	assert_int_equal(json_read(&o, LIT(json), NULL), 0);
+	for (size_t i = 0; i < 3; i++)
+		assert_string_equal(json_object_get_string(json_object_array_get_idx(o, i)),
+				    want[i]);
+	json_drop(&o);
 }
 
 static void json_that_is_none(void **state)
@@ -389,6 +404,35 @@ static void a_command_refused_in_its_stream(void **state)
 	buf_free(&in);
 }
 
+/* Nobody else can tell that it came: what is broken behind it must not take it away. */
+static void what_came_before_a_break_is_told(void **state)
+{
+	(void)state;
+	static const char start[] = "{\"event\":{\"start\":{\"pid\":42}}}",
+			  end[] = "{\"event\":{\"end\":{\"status\":\"exit status 0\"}}}";
+	struct buf in = BUF(4096);
+	connect_put(&in, 0, LIT(start));
+	connect_put(&in, 0, LIT(end));
+	connect_put(&in, CONNECT_END, LIT("{}"));
+	connect_put(&in, 0x80, LIT(""));
+	for (int later = 0; later < 3; later++)
+		for (size_t cut = 0; cut <= in.len + 1; cut++) {
+			struct seen s = { .log = BUF(4096), .later = later };
+			s.feed = command_stream_feed;
+			command_stream_init(&s.stream, on_event, &s);
+			int rc = feed_cut(in.p, in.len, cut, on_piece, &s);
+			while (rc >= 0 && (rc = stream_again(&s.stream, &s.err)) > 0)
+				;
+			assert_int_equal(rc, -1);
+			assert_int_equal(s.err.code, ERR_INTERNAL);
+			assert_string_equal(s.log.p, "runs 42|end 0 0 exit status 0|");
+			assert_true(s.stream.ended && s.stream.closed);
+			stream_free(&s.stream);
+			buf_free(&s.log);
+		}
+	buf_free(&in);
+}
+
 static void streams_of_garbage(void **state)
 {
 	(void)state;
@@ -447,10 +491,12 @@ int main(void)
 		cmocka_unit_test(bodies),
 		cmocka_unit_test(failures),
 		cmocka_unit_test(secrets_are_blotted_out),
+		cmocka_unit_test(escaped_pairs_are_characters),
 		cmocka_unit_test(json_that_is_none),
 		cmocka_unit_test(code_cut_at_every_byte),
 		cmocka_unit_test(command_cut_at_every_byte),
 		cmocka_unit_test(a_command_refused_in_its_stream),
+		cmocka_unit_test(what_came_before_a_break_is_told),
 		cmocka_unit_test(streams_of_garbage),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -165,8 +165,9 @@ static void create_is_never_repeated_blindly(void **state)
 	for (int i = 1; i <= 10; i++) {
 		create(&b, i == 10 ? 300 : 0);
 		assert_int_equal(b.rc, -1);
-		if (b.err.code != ERR_UNKNOWN_OUTCOME)
+		if (b.err.code != (i == 10 ? ERR_TIMEOUT : ERR_UNKNOWN_OUTCOME))
 			fail_msg("case %d: %d %s", i, b.err.code, b.err.text);
+		assert_int_equal(e2b_last(b.c)->why, E2B_WHY_OTHER);
 		assert_int_equal(b.fake.requests, i);
 	}
 	close_bench(&b);
@@ -237,7 +238,8 @@ static void streams_that_break(void **state)
 	OPEN(b, { STREAM LINE_OUT, FAKE_CLOSE }, { STREAM LINE_OUT "0\r\n\r\n", FAKE_KEEP },
 	     { STREAM "8\r\ngarbage\n\r\n", FAKE_CLOSE }, { STREAM "zz\r\n", FAKE_CLOSE },
 	     { STREAM LINE_OUT LINE_END, FAKE_CLOSE }, { STATUS("504 Late"), FAKE_KEEP },
-	     { STATUS("503 Busy"), FAKE_KEEP },
+	     { STATUS("503 Busy"), FAKE_KEEP }, { STATUS("500 Oops"), FAKE_KEEP },
+	     { STATUS("502 Bad"), FAKE_KEEP }, { STATUS("409 Moving"), FAKE_KEEP },
 	     { STREAM "5\r\n\1\1\1\1\1\r\n0\r\n\r\n", FAKE_CLOSE },
 	     { "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", FAKE_CLOSE });
 	static const struct {
@@ -245,9 +247,12 @@ static void streams_that_break(void **state)
 		int events;
 	} rows[] = { { ERR_UNKNOWN_OUTCOME, 2 },
 		     { ERR_UNKNOWN_OUTCOME, 2 },
-		     { ERR_INTERNAL, 1 },
+		     { ERR_UNKNOWN_OUTCOME, 1 },
 		     { ERR_UNKNOWN_OUTCOME, 1 },
 		     { ERR_NONE, 3 },
+		     { ERR_UNKNOWN_OUTCOME, 0 },
+		     { ERR_UNAVAILABLE, 0 },
+		     { ERR_UNKNOWN_OUTCOME, 0 },
 		     { ERR_UNKNOWN_OUTCOME, 0 },
 		     { ERR_UNAVAILABLE, 0 } };
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -261,7 +266,7 @@ static void streams_that_break(void **state)
 	const struct e2b_command command = { .argv = (const char *const[]){ "x", NULL } };
 	assert_int_equal(e2b_run_command(b.c, &sandbox, &command, count, &b.events, NULL, &b.err),
 			 -1);
-	assert_int_equal(b.err.code, ERR_INTERNAL);
+	assert_int_equal(b.err.code, ERR_UNKNOWN_OUTCOME);
 	int64_t bytes = 0;
 	assert_int_equal(e2b_read(b.c, &sandbox, "/x", count_bytes, &bytes, NULL, &b.err), -1);
 	assert_int_equal(b.err.code, ERR_UNAVAILABLE);

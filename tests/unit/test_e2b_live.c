@@ -458,7 +458,7 @@ static void a_dead_sandbox_is_noticed(void **state)
 			 &plain, NULL, &err));
 	WORKS(e2b_alive(client, &plain, NULL, &err));
 	const struct e2b_code code = { .code = "1", .ncode = 1 };
-	FAILS(e2b_run_code(client, &plain, &code, on_event, &r, NULL, &err), ERR_CONFLICT);
+	FAILS(e2b_run_code(client, &plain, &code, on_event, &r, NULL, &err), ERR_UNAVAILABLE);
 	assert_int_equal(e2b_last(client)->why, E2B_WHY_PORT_CLOSED);
 	struct e2b_sandbox stranger = plain;
 	snprintf(stranger.token, sizeof stranger.token, "wrong");

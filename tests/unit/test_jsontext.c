@@ -253,6 +253,43 @@ static bool nested(size_t depth, bool arrays)
 	return ok;
 }
 
+static void pairs_that_are_mistaken_are_mended(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *in, *out; /* out is NULL where nothing changes */
+	} rows[] = {
+		{ "", NULL },
+		{ "\"\\n\\ud83d\\ude42\\", NULL },
+		{ "\"\\ud836\\ude00\"", "\"\xf0\x9d\xa8\x80\"" },
+		{ "\"\\uD836\\uDC00\"", "\"\xf0\x9d\xa0\x80\"" },
+		{ "\"\\uda36\\udfffx\\uDBF7\\udfff\"", "\"\xf2\x9d\xaf\xbfx\xf4\x8d\xbf\xbf\"" },
+		{ "\\ud836\\ude00\\ud836\\ude00", "\xf0\x9d\xa8\x80\xf0\x9d\xa8\x80" },
+		{ "\"\\\\\\ud836\\ude00\"", "\"\\\\\xf0\x9d\xa8\x80\"" },
+		/* A backslash that is escaped, and what is no pair. */
+		{ "\"\\\\ud836\\\\ude00\"", NULL },
+		{ "\"\\\\ud836\\ude00\"", NULL },
+		{ "\"\\ud836\"", NULL },
+		{ "\"\\ude00\\ud836\"", NULL },
+		{ "\"\\ud836\\u0041\"", NULL },
+		{ "\"\\ud836\\ude0", NULL },
+		{ "\"\\ud836\\ude0g\"", NULL },
+		{ "\\ud836", NULL },
+		{ "\\", NULL },
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		size_t n = strlen(rows[i].in);
+		struct buf mended = BUF(n);
+		const char *p = rows[i].in;
+		assert_int_equal(json_mend_pairs(&p, &n, &mended), 0);
+		if (!rows[i].out)
+			assert_ptr_equal(p, rows[i].in);
+		assert_string_equal(p, rows[i].out ? rows[i].out : rows[i].in);
+		assert_int_equal(n, strlen(p));
+		buf_free(&mended);
+	}
+}
+
 static void nesting_has_a_limit(void **state)
 {
 	(void)state;
@@ -284,6 +321,7 @@ int main(void)
 		cmocka_unit_test(anything_else_is_refused),
 		cmocka_unit_test(nul_is_never_part_of_it),
 		cmocka_unit_test(every_beginning_is_refused),
+		cmocka_unit_test(pairs_that_are_mistaken_are_mended),
 		cmocka_unit_test(nesting_has_a_limit),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

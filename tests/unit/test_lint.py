@@ -9,6 +9,12 @@ from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent.parent
 
+
+def page(name, section, *lines):
+    head = [".Dd November 18, 2026", f".Dt {name.upper()} {section}", ".Os", ".Sh NAME", f".Nm {name}", ".Nd example"]
+    return "\n".join([*head, ".Sh DESCRIPTION", *lines]) + "\n"
+
+
 CLEAN = {
     "src/engine.c": '#include "base/buf.h"\n#include "engine/http.h"\n#include "wire/lines.h"\n',
     "src/engine/http.h": "int http_start(void);\n",
@@ -19,11 +25,36 @@ CLEAN = {
     "src/store/rows.c": "#include <sqlite3.h>\n",
     "src/web/accept.c": "#include <fcgiapp.h>\n",
     "src/api/routes.c": '#include "web/accept.h"\n',
+    "src/base/settings.c": "int settings;\n",
+    "src/ctl.c": "int ctl;\n",
+    "table": "SANDGATE_ROOM\t5\t1-9\thow much\nSANDGATE_NAME\t\t\twhose\nSANDGATE_MODE\ta\ta|b\thow\n",
+    "etc/sandgate.conf": "# How much\n#SANDGATE_ROOM=5\n#SANDGATE_NAME=\nSANDGATE_NAME=us\n#SANDGATE_MODE=a\n",
+    "man/sandgate.conf.5": page(
+        "sandgate.conf",
+        5,
+        "See",
+        ".Xr sandgatectl 8 .",
+        ".Bl -tag -width Ds",
+        ".It Ev SANDGATE_ROOM\nDefault: 5.\nRange: 1 to 9.\nHow much.",
+        ".It Ev SANDGATE_NAME\nDefault: none.\nWhose.",
+        ".It Ev SANDGATE_MODE\nDefault: a.\nValues: a, b.\nHow.",
+        ".El",
+    ),
+    "man/sandgatectl.8": page("sandgatectl", 8, "It takes", ".Fl c", "and", ".Fl -help ."),
+    "man/sandgate-engine.8": page("sandgate-engine", 8, "It takes", ".Fl -help ."),
     "nginx/pools.map": "as the route table says\n",
     "tests/unit/test_buf.c": '#include "base/buf.h"\n',
+    "tests/fuzz/corpus/lines/ends": "a line \r\nno newline",
     "tests/package-lock.json": '{\n  "lockfileVersion": 3\n}\n',
     "tools/go": '#!/bin/bash\nt=$(mktemp /tmp/go.XXXXXX)\nrm -f "$t"\n',
 }
+
+CTL = """case $1 in
+nginx-map) echo as the route table says ;;
+config) cat table ;;
+--help) echo '  -c FILE  and --help'; cat help 2>/dev/null || true ;;
+esac
+"""
 
 # rule -> plants; each plant is (file, text added to it)
 VIOLATIONS = {
@@ -74,6 +105,26 @@ VIOLATIONS = {
         ("src/base/buf.c", f"/* {word}: later */\n") for word in ("TO" "DO", "FIX" "ME", "X" "XX")
     ],
     "nginx's map of pools is the route table's": [("nginx/pools.map", "and more\n")],
+    "manual and sample have the settings of the table": [
+        ("table", "SANDGATE_NEW\t\t\tin neither of them\n"),
+        ("table", "SANDGATE_ROOM\t6\t1-9\tanother default\n"),
+        ("table", "SANDGATE_ROOM\t5\t1-10\tanother range\n"),
+        ("table", "SANDGATE_MODE\ta\ta|b|c\tanother value\n"),
+        ("man/sandgate.conf.5", ".Bl -tag -width Ds\n.It Ev SANDGATE_OLD\nDefault: none.\nGone.\n.El\n"),
+        ("man/sandgate.conf.5", ".Bl -tag -width Ds\n.It Ev SANDGATE_NAME\nDefault: none.\nAgain.\n.El\n"),
+        ("etc/sandgate.conf", "#SANDGATE_OLD=\n"),
+        ("etc/sandgate.conf", "#SANDGATE_ROOM=5\n"),
+        ("etc/sandgate.conf", "SANDGATE_OLD=1\n"),
+    ],
+    "manual pages are clean": [
+        ("man/sandgatectl.8", ".Xr sandgate-none 8\n"),
+        ("man/sandgatectl.8", ".Bogus\n"),
+        ("man/sandgatectl.8", "A sentence. Another one on the same line.\n"),
+    ],
+    "manual pages have their programs' options": [
+        ("man/sandgatectl.8", ".Fl -gone\n"),
+        ("help", "  --new    what the page does not know\n"),
+    ],
     "lock files name no download address": [
         ("tests/package-lock.json", '{ "resolved": "somewhere" }\n'),
     ],
@@ -95,9 +146,13 @@ class Lint(unittest.TestCase):
         for name, text in CLEAN.items():
             self.add(name, text)
         shutil.copy(TOP / ".clang-format", self.top)
-        ctl = self.folder / "sandgatectl"
-        ctl.write_text("#!/bin/sh\necho as the route table says\n")
-        ctl.chmod(0o755)
+        self.program("sandgatectl", CTL)
+        self.program("sandgate-engine", "echo '  --help  this text; not that of `sandgatectl --user`'\n")
+
+    def program(self, name, script):
+        path = self.folder / name
+        path.write_text(f"#!/bin/sh\ncd {self.top}\n{script}")
+        path.chmod(0o755)
 
     def add(self, name, text):
         path = self.top / name

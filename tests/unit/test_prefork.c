@@ -558,7 +558,35 @@ static void sockets_refuse_what_they_must(void **state)
 	assert_int_equal(socket_listen(other, "no-such-group", &err), -1);
 	assert_non_null(strstr(err.text, "no-such-group"));
 	unlink(other);
+}
+
+static void only_what_was_passed_to_us_is_taken(void **state)
+{
+	(void)state;
+	struct err err;
+	char own[16];
+	snprintf(own, sizeof own, "%d", getpid());
+	assert_false(sockets_passed());
 	assert_int_equal(socket_inherited("quick", &err), -1);
+	setenv("LISTEN_FDS", "1", 1);
+	setenv("LISTEN_FDNAMES", "exec:quick", 1);
+	setenv("LISTEN_PID", "1", 1);
+	assert_false(sockets_passed());
+	setenv("LISTEN_PID", own, 1);
+	assert_true(sockets_passed());
+	assert_int_equal(socket_inherited("quick", &err), -1); /* more names than descriptors */
+	assert_non_null(strstr(err.text, "no socket named 'quick'"));
+	int there = dup(3); /* whatever it is */
+	dup2(STDERR_FILENO, 3);
+	assert_int_equal(socket_inherited("exec", &err), -1);
+	assert_non_null(strstr(err.text, "no socket that listens"));
+	if (there >= 0)
+		dup2(there, 3);
+	close(there >= 0 ? there : 3);
+	sockets_forget();
+	assert_false(sockets_passed());
+	assert_null(getenv("LISTEN_FDS"));
+	assert_null(getenv("LISTEN_FDNAMES"));
 }
 
 int main(void)
@@ -581,6 +609,7 @@ int main(void)
 		T(what_came_at_once_is_buffered),
 		T(a_waiter_is_woken_by_its_key),
 		T(sockets_refuse_what_they_must),
+		T(only_what_was_passed_to_us_is_taken),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

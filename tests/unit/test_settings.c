@@ -162,8 +162,95 @@ static void printing_masks_secrets(void **state)
 	f = fmemopen(text, sizeof text, "w");
 	settings_describe(f);
 	fclose(f);
-	assert_non_null(strstr(text, "SANDGATE_DRAIN_SECS\t30\t"));
+	assert_non_null(strstr(text, "SANDGATE_DRAIN_SECS\t30\t0-3600\t"));
+	assert_non_null(strstr(text, "SANDGATE_UPLOAD_MAX_BYTES\t5368709120\t1-\t"));
+	assert_non_null(strstr(text, "SANDGATE_LOG_LEVEL\tinfo\terror|warn|info|debug\t"));
+	assert_non_null(strstr(text, "SANDGATE_DB\t\t\t"));
 	settings_free(&s);
+}
+
+static void write_key_file(const char *bytes, size_t n)
+{
+	FILE *f = fopen(path, "w");
+	fwrite(bytes, 1, n, f);
+	fclose(f);
+	setenv("E2B_API_KEY_FILE", path, 1);
+}
+
+static void the_key_may_come_from_a_file(void **state)
+{
+	(void)state;
+	static const char *const forms[] = { "e2b_filed", "e2b_filed\n", "e2b_filed \t\r\n",
+					     "e2b_filed\nsecond line\n" };
+	for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+		struct settings s;
+		char text[8192] = "", expected[128];
+		write_key_file(forms[i], strlen(forms[i]));
+		assert_int_equal(settings_load(&s, NULL, NULL), 0);
+		assert_string_equal(s.api_key, "e2b_filed");
+		FILE *f = fmemopen(text, sizeof text, "w");
+		settings_print(&s, f);
+		fclose(f);
+		snprintf(expected, sizeof expected, "E2B_API_KEY=****\nE2B_API_KEY_FILE=%s\n",
+			 path);
+		assert_non_null(strstr(text, expected));
+		assert_null(strstr(text, "filed"));
+		settings_free(&s);
+	}
+}
+
+static void the_key_itself_wins_over_its_file(void **state)
+{
+	(void)state;
+	struct settings s;
+	setenv("E2B_API_KEY", "e2b_direct", 1);
+	setenv("E2B_API_KEY_FILE", "/nonexistent/file", 1);
+	assert_int_equal(settings_load(&s, NULL, NULL), 0);
+	assert_string_equal(s.api_key, "e2b_direct");
+	settings_free(&s);
+}
+
+static void a_bad_key_file_is_named_and_the_key_is_not(void **state)
+{
+	(void)state;
+	char longest[1026];
+	memset(longest, 'k', sizeof longest);
+	const struct {
+		const char *bytes;
+		size_t n;
+		const char *complaint;
+	} rows[] = {
+		{ "", 0, "is empty" },
+		{ "\n", 1, "is empty" },
+		{ " \t\r\nverysecret\n", 16, "is empty" },
+		{ "verysecret\001\n", 12, "control character" },
+		{ "verysecret\0more\n", 16, "control character" },
+		{ "very\tsecret", 11, "control character" },
+		{ longest, 1025, "longer than 1024" },
+		{ longest, 1026, "longer than 1024" },
+	};
+	struct settings s;
+	struct err err;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		write_key_file(rows[i].bytes, rows[i].n);
+		assert_int_equal(settings_load(&s, NULL, &err), -1);
+		if (!strstr(err.text, rows[i].complaint) || !strstr(err.text, path))
+			fail_msg("row %zu: '%s' does not name '%s'", i, err.text,
+				 rows[i].complaint);
+		assert_null(strstr(err.text, "secret"));
+		assert_null(strstr(err.text, "kkk"));
+	}
+	write_key_file(longest, 1024);
+	assert_int_equal(settings_load(&s, NULL, &err), 0);
+	assert_int_equal(strlen(s.api_key), 1024);
+	settings_free(&s);
+	static const char *const unreadable[] = { "/nonexistent/file", "/tmp" };
+	for (size_t i = 0; i < 2; i++) {
+		setenv("E2B_API_KEY_FILE", unreadable[i], 1);
+		assert_int_equal(settings_load(&s, NULL, &err), -1);
+		assert_non_null(strstr(err.text, "E2B_API_KEY_FILE"));
+		assert_non_null(strstr(err.text, unreadable[i]));
+	}
 }
 
 int main(void)
@@ -177,6 +264,11 @@ int main(void)
 						tear_down),
 		cmocka_unit_test_setup_teardown(bad_values_are_named, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(printing_masks_secrets, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(the_key_may_come_from_a_file, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(the_key_itself_wins_over_its_file, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(a_bad_key_file_is_named_and_the_key_is_not, set_up,
+						tear_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -297,12 +297,59 @@ static void a_handle_does_not_survive_fork(void **state)
 	assert_ok(note(p->s, "still open here", &err));
 }
 
+static off_t wal_size(const struct place *p)
+{
+	char path[160];
+	struct stat st;
+	snprintf(path, sizeof path, "%s-wal", p->path);
+	assert_int_equal(stat(path, &st), 0);
+	return st.st_size;
+}
+
+static void a_tidied_wal_stays_short(void **state)
+{
+	struct place *p = *state;
+	off_t longest = 0;
+	for (int i = 0; i < 8000; i++) {
+		assert_ok(note(p->s, "a", &err));
+		store_tidy(p->s);
+		if (wal_size(p) > longest)
+			longest = wal_size(p);
+	}
+	/* Not before it is worth it, and not much later. */
+	assert_true(longest > 12 << 20);
+	assert_true(longest < 24 << 20);
+	assert_int_equal(shell_number(p, "SELECT count(*) FROM audit"), 8000);
+}
+
+static void resting_gives_memory_back(void **state)
+{
+	struct place *p = *state;
+	struct sandbox_row row = running(p, "ann", "s1");
+	for (int i = 0; i < 100; i++)
+		assert_ok(note(p->s, "a", &err));
+	int64_t before = sqlite3_memory_used();
+	store_rest(p->s);
+	assert_true(sqlite3_memory_used() < before - 64 * 1024);
+	assert_ok(sandbox_get(p->s, row.id, &row, &err));
+
+	/* What is under way is not disturbed. */
+	assert_ok(store_begin(p->s, &err));
+	assert_ok(note(p->s, "b", &err));
+	store_rest(p->s);
+	assert_ok(note(p->s, "b", &err));
+	assert_ok(store_end(p->s, 0, &err));
+	assert_int_equal(shell_number(p, "SELECT count(*) FROM audit WHERE action = 'b'"), 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		with_folder(nobody_else_may_read_it),
 		with_store(settings_hold),
 		with_store(a_reader_does_not_hold_a_checkpoint_up),
+		with_store(a_tidied_wal_stays_short),
+		with_store(resting_gives_memory_back),
 		with_store(it_has_the_version_of_sql),
 		with_store(transactions_nest),
 		with_store(waiting_has_a_deadline),

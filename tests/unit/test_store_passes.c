@@ -53,7 +53,9 @@ static void the_version_before_is_migrated(void **state)
 	struct place *p = *state;
 	struct sandbox_row row = running(p, "ann", "s1");
 	close_store(p);
-	shell_run(p, "DROP TABLE orphans; DROP TABLE clock_mark; PRAGMA user_version = 1");
+	shell_run(p, "DROP TABLE orphans; DROP TABLE clock_mark; "
+		     "DROP INDEX executions_going_on; DROP INDEX executions_timed_out; "
+		     "PRAGMA user_version = 1");
 	assert_ok(open_path(&p->s, p->path, 0, &err));
 	assert_ok(orphan_seen(p->s, "a", 1, &err));
 	assert_ok(sandbox_get(p->s, row.id, &row, &err));

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "store/executions.h"
 #include "store/leases.h"
+#include "store/sql.h"
 #include "store/tokens.h"
 
 static bool live(struct place *p, int64_t sandbox)
@@ -165,6 +166,32 @@ static void a_request_that_timed_out_is_known_again(void **state)
 	assert_err(execution_repeated(p->s, "ann", "s1", "", since, &row, &err), ERR_NOT_FOUND, "");
 }
 
+static void expect_plan(struct place *p, enum sql id, const char *expected)
+{
+	sqlite3 *db;
+	sqlite3_stmt *st;
+	char sql[2048];
+	bool found = false;
+	snprintf(sql, sizeof sql, "EXPLAIN QUERY PLAN %s", sql_text[id]);
+	assert_int_equal(sqlite3_open(p->path, &db), SQLITE_OK);
+	assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &st, NULL), SQLITE_OK);
+	while (sqlite3_step(st) == SQLITE_ROW)
+		found |= strstr((const char *)sqlite3_column_text(st, 3), expected) != NULL;
+	sqlite3_finalize(st);
+	sqlite3_close(db);
+	assert_true(found);
+}
+
+static void a_run_does_not_walk_through_its_session_s_history(void **state)
+{
+	struct place *p = *state;
+	expect_plan(p, SQL_EXECUTION_BEGIN, "executions_going_on (sandbox=?)");
+	expect_plan(p, SQL_EXECUTION_REPEATED,
+		    "executions_timed_out (owner=? AND session_id=? AND ended_at>?)");
+	expect_plan(p, SQL_EXECUTION_BEGAN_SINCE,
+		    "executions_by_sandbox (sandbox=? AND started_at>?)");
+}
+
 static void history_in_pages(void **state)
 {
 	struct place *p = *state;
@@ -210,6 +237,28 @@ static void what_a_dead_process_left(void **state)
 	assert_int_equal(row.state, EXECUTION_QUEUED);
 	struct execution_end end = { .id = dead, .state = EXECUTION_SUCCEEDED };
 	assert_err(execution_finish(p->s, &end, &err), ERR_CONFLICT, "");
+}
+
+static void what_a_living_process_could_not_write(void **state)
+{
+	struct place *p = *state;
+	struct sandbox_row sandbox = running(p, "ann", "s1");
+	char lost[EXECUTION_ID], runs[EXECUTION_ID], new[EXECUTION_ID];
+	struct execution_row row;
+	size_t n;
+	begin(p, sandbox.id, "a", lost);
+	begin(p, sandbox.id, "b", runs);
+	assert_ok(lease_take(p->s, runs, sandbox.id, &err));
+	shell_run(p, "UPDATE executions SET started_at = 1000");
+	begin(p, sandbox.id, "c", new);
+	assert_ok(execution_end_dead(p->s, &n, &err));
+	assert_int_equal(n, 1);
+	assert_ok(execution_find(p->s, "ann", lost, &row, &err));
+	assert_int_equal(row.state, EXECUTION_COMPLETION_UNKNOWN);
+	assert_ok(execution_find(p->s, "ann", runs, &row, &err));
+	assert_int_equal(row.ended_at, 0);
+	assert_ok(execution_find(p->s, "ann", new, &row, &err));
+	assert_int_equal(row.ended_at, 0);
 }
 
 static void whose_turn_it_is(void **state)
@@ -317,8 +366,10 @@ int main(void)
 		with_store(an_execution_from_start_to_end),
 		with_store(a_long_input_is_cut_between_characters),
 		with_store(a_request_that_timed_out_is_known_again),
+		with_store(a_run_does_not_walk_through_its_session_s_history),
 		with_store(history_in_pages),
 		with_store(what_a_dead_process_left),
+		with_store(what_a_living_process_could_not_write),
 		with_store(whose_turn_it_is),
 		with_store(tokens),
 		with_store(the_audit_trail),

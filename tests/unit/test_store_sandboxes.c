@@ -144,6 +144,22 @@ static void generations(void **state)
 	next_one(p, "another", &row, 1, false, END_NONE);
 }
 
+static void its_fate_can_be_asked_alone(void **state)
+{
+	struct place *p = *state;
+	struct sandbox_row row = running(p, "ann", "s1");
+	struct sandbox_fate fate;
+	assert_ok(sandbox_fate(p->s, row.id, &fate, &err));
+	assert_int_equal(fate.status, SANDBOX_RUNNING);
+	assert_int_equal(fate.end_reason, END_NONE);
+	assert_int_equal(fate.lifetime_at, row.lifetime_at);
+	assert_ok(sandbox_stop(p->s, row.id, END_KILLED_BY_ADMIN, &row, &err));
+	assert_ok(sandbox_fate(p->s, row.id, &fate, &err));
+	assert_int_equal(fate.status, SANDBOX_STOPPING);
+	assert_int_equal(fate.end_reason, END_KILLED_BY_ADMIN);
+	assert_err(sandbox_fate(p->s, row.id + 1, &fate, &err), ERR_NOT_FOUND, "no such sandbox");
+}
+
 static void stopping(void **state)
 {
 	struct place *p = *state;
@@ -318,6 +334,7 @@ int main(void)
 		with_store(finding),
 		with_store(a_claim_is_waited_for_then_adopted),
 		with_store(generations),
+		with_store(its_fate_can_be_asked_alone),
 		with_store(stopping),
 		with_store(limits),
 		with_store(touching),

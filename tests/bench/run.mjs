@@ -1,0 +1,85 @@
+// The benchmark: `make bench` runs it and prints one table. What is compared is measured side by side, in turns, in the same run;
+// figures are medians of the rounds.
+//
+//   node tests/bench/run.mjs [--markdown] [--quick] [PATTERN]
+//
+//   --markdown   the table as docs/performance.md has it
+//   --quick      sizes that only show that everything works
+//   PATTERN      only the groups whose name matches
+import { parseArgs } from 'node:util';
+import { NGINX } from '../e2e/gateway.mjs';
+import { cancel } from './cancel.mjs';
+import { engineCalls } from './engine-calls.mjs';
+import { execute } from './execute.mjs';
+import { inflight } from './inflight.mjs';
+import { sessions } from './sessions.mjs';
+import { status } from './status.mjs';
+import { machine, markdown, misses, plain } from './table.mjs';
+import { SETTINGS, TEMPLATES, transfer } from './transfer.mjs';
+import { RAISED, hasNode, startWorld } from './world.mjs';
+
+const FULL = {
+  status: { rounds: 7, seconds: 1 },
+  execute: { few: 2, many: 32, rounds: 7, calls: 320 },
+  inflight: { counts: [200, 500], secs: 5, seconds: 2 },
+  transfer: { rounds: 3, mib: 1024 },
+  sessions: { many: 10_000, rounds: 5, seconds: 1, calls: 100 },
+  cancel: { times: 30 },
+  engine: { rounds: 20 },
+};
+
+const QUICK = {
+  status: { rounds: 1, seconds: 1 },
+  execute: { few: 1, many: 2, rounds: 1, calls: 4 },
+  inflight: { counts: [6], secs: 2, seconds: 1 },
+  transfer: { rounds: 1, mib: 8 },
+  sessions: { many: 200, rounds: 1, seconds: 1, calls: 4 },
+  cancel: { times: 1 },
+  engine: { rounds: 1 },
+};
+
+/** In the order of the table. own: it starts what it measures by itself. */
+const GROUPS = [
+  { name: 'status', title: 'GET status, auth on', measure: status },
+  { name: 'execute', title: 'execute 1+1 through nginx and gateway', measure: execute },
+  { name: 'inflight', title: 'executions in flight', measure: inflight, own: true },
+  { name: 'transfer', title: 'files', measure: transfer },
+  { name: 'sessions', title: 'sessions in the database', measure: sessions, own: true },
+  { name: 'cancel', title: 'the client leaves a running execution', measure: cancel },
+  { name: 'engine', title: "the engine's own calls, in multiples of GET /health", measure: engineCalls },
+];
+
+async function measureAll(groups, plan) {
+  const rows = [];
+  const add = async ({ name, title, measure }, ...args) => {
+    const begin = performance.now();
+    const measured = await measure(...args, plan[name]);
+    rows.push(...measured.map((row) => ({ group: title, name, ...row })));
+    console.error(`bench: ${title}: ${((performance.now() - begin) / 1000).toFixed(0)} s`);
+  };
+  const world = await startWorld({ engine: { templates: TEMPLATES }, settings: SETTINGS });
+  try {
+    for (const group of groups.filter((g) => !g.own)) await add(group, world);
+  } finally {
+    await world.stop();
+  }
+  for (const group of groups.filter((g) => g.own)) await add(group);
+  return rows.sort((a, b) => order(a) - order(b));
+}
+
+const order = ({ name }) => GROUPS.findIndex((group) => group.name === name);
+
+const notes = () => [
+  `Measured on ${machine(NGINX)}.`,
+  `Raised for it: ${Object.entries(RAISED).map(([name, value]) => `${name}=${value}`).join(', ')}; nginx without its rates and limits, and without TLS.`,
+  'The token is remembered by nginx for 5 s, as on a site; "nobody remembered" is without that. nginx alone writes the same headers and log.',
+  ...(hasNode() ? [] : ['Node was not measured: its packages are not installed (tools/deps bench).']),
+];
+
+for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(130)); // which ends what was started
+
+const { values, positionals } = parseArgs({ options: { markdown: { type: 'boolean' }, quick: { type: 'boolean' } }, allowPositionals: true });
+const groups = GROUPS.filter(({ name }) => name.includes(positionals[0] ?? ''));
+const rows = await measureAll(groups, values.quick ? QUICK : FULL);
+console.log([values.markdown ? markdown(rows) : plain(rows), '', ...notes()].join('\n'));
+console.log(`${rows.filter((row) => row.met).length} goals met, ${misses(rows).length} missed`);

@@ -1,0 +1,43 @@
+// The benchmark still runs: every measurement with sizes that say nothing about speed. Node in the gateway's place is left out where
+// its packages are not installed.
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import path from 'node:path';
+import { describe, test } from 'node:test';
+import { promisify } from 'node:util';
+import { SUITE } from './engine.mjs';
+import { TOP } from './gateway.mjs';
+
+const run = promisify(execFile);
+
+/** Of each group, something that its rows say. */
+const EXPECTED = [
+  /^ {2}of nginx's own "return 200" +\d+\.\d\d +\S+\/s of \S+\/s +at least 0\.12 +(met|missed)$/m,
+  /^ {2}of the same without auth +\d/m,
+  /^ {2}\d callers, p99: more than the engine +-?[\d.]+ ms/m,
+  /^ {2}6 in flight of 2 s: finished +6 of 6 .* met$/m,
+  /^ {2}6 in flight: memory \(PSS\) of the gateway +\d+ MiB/m,
+  /^ {2}an idle worker +[\d.]+ MiB/m,
+  /^ {2}upload, of bare proxy_pass +\d/m,
+  /^ {2}download, of bare proxy_pass +\d/m,
+  /^ {2}GET status with 200 sessions, of that with 10 +\d/m,
+  /^ {2}a pass of sandgate-cleanup, 200 live sandboxes +\d+ ms/m,
+  /^ {2}to KeyboardInterrupt in the sandbox, p90 +[\d.]+ ms/m,
+  /^ {2}first 1\+1 +x \d/m,
+  /^Measured on .* cores, .*nginx \d/m,
+  /^\d+ goals met, \d+ missed$/m,
+];
+
+describe('the benchmark', SUITE, () => {
+  test('measures everything', async () => {
+    const { stdout } = await run(process.execPath, [path.join(TOP, 'tests/bench/run.mjs'), '--quick'], { timeout: 600_000 });
+    for (const pattern of EXPECTED) assert.match(stdout, pattern);
+  });
+
+  test('prints one group alone, for the page about it', async () => {
+    const { stdout } = await run(process.execPath, [path.join(TOP, 'tests/bench/run.mjs'), '--quick', '--markdown', 'engine'], { timeout: 600_000 });
+    assert.match(stdout, /^\| {2}\| figure \| measured \| goal \| {2}\|\n\|---\|/);
+    assert.match(stdout, /^\| first 1\+1 \| x [\d.]+ \|/m);
+    assert.doesNotMatch(stdout, /proxy_pass/);
+  });
+});
