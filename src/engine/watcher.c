@@ -191,7 +191,7 @@ static void on_changes(void *ctx, int value, const char *payload, size_t n, int 
 		stream_fail(w, -value);
 		return;
 	}
-	if (send_events(w, payload, n) < 0) {
+	if (!n || send_events(w, payload, n) < 0) { /* "nothing" for ever would keep us busy */
 		stream_fail(w, EPROTO);
 		return;
 	}
@@ -362,7 +362,8 @@ static void on_events(void *ctx, int value, const char *payload, size_t n, int f
 		return;
 	}
 	bool ok = value >= 0 && add_events(g, payload, n) == 0;
-	if (ok && value > 0 && g->json.len < ANSWER_MAX && ask(g->s, g->key, false, on_events, g))
+	if (ok && value > 0 && n && g->json.len < ANSWER_MAX &&
+	    ask(g->s, g->key, false, on_events, g))
 		return;
 	if (ok)
 		answer_events(g);
