@@ -266,7 +266,7 @@ void op_events(struct call *c)
 {
 	struct following f = { .c = c };
 	struct err err = { 0 };
-	char dir[3000], key[SESSION_KEY];
+	char dir[3000];
 	uint64_t after;
 	if (find(c, &f.row) < 0 || read_after(c, &after) < 0)
 		return;
@@ -281,8 +281,7 @@ void op_events(struct call *c)
 		return;
 	}
 	eventreader_open(&f.reader, dir, f.row.id, after, &err);
-	session_key(key, f.row.owner, f.row.session_id);
-	board_wait_for(c->w->slot, board_key("session", key));
+	board_wait_for(c->w->slot, board_key("session", f.row.id)); /* as core's wake names it */
 	feed_open(&f.feed, c);
 	f.feed.seq = after;
 	follow(&f);

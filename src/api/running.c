@@ -204,9 +204,13 @@ static void end_feed(struct listener *l, const struct run_report *report, const 
 		     const struct sandbox_row *row, enum end_reason lost)
 {
 	struct call *c = l->c;
-	struct json_object *o = outcome_result(c, report, row->generation, lost);
-	const struct outcome outcome = outcome_of(c, report, err, o);
-	feed_last(&l->feed, outcome.failed ? "failed" : "done", outcome.body);
+	if (report->end == RUN_LEFT || l->feed.gone) {
+		answer_nobody(c);
+	} else {
+		struct json_object *o = outcome_result(c, report, row->generation, lost);
+		const struct outcome outcome = outcome_of(c, report, err, o);
+		feed_last(&l->feed, outcome.failed ? "failed" : "done", outcome.body);
+	}
 	feed_close(&l->feed);
 }
 
@@ -246,7 +250,7 @@ void run_order(struct call *c, struct order *order)
 	hash_request(c, hash);
 	if ((plain && answered_before(c, hash)) || !has_place(c, order))
 		return;
-	order->req.request_hash = hash;
+	order->req.request_hash = plain ? hash : NULL;
 	for (int i = 1;; i++) {
 		/* Who has been told an id, or the head of a stream, cannot be given another. */
 		if ((plain ? call_ensure(c, &want, &row) : call_ensure_alive(c, &want, &row)) < 0)
@@ -265,8 +269,8 @@ void run_order(struct call *c, struct order *order)
 		answer_err(c, &err);
 		return;
 	}
-	if (listener.streams)
-		end_feed(&listener, &report, &err, &row, order->req.lost_reason);
-	else if (plain)
+	if (plain)
 		answer_plain(c, &report, &err, &row);
+	else if (listener.streams)
+		end_feed(&listener, &report, &err, &row, order->req.lost_reason);
 }

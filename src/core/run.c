@@ -195,11 +195,13 @@ static void close_record(struct running *r)
 	json_object_put(files);
 }
 
-static void wake_followers(struct running *r)
+/* Those who follow it, and those who wait for its end. */
+static void wake_all(struct running *r)
 {
 	char key[SESSION_KEY];
 	session_key(key, r->req->row->owner, r->req->row->session_id);
 	r->c->wake(r->c->ctx, key);
+	r->c->wake(r->c->ctx, r->out->id);
 }
 
 /* The row and the lease as one change: each change costs as much as the run's other work. */
@@ -234,7 +236,7 @@ static void finish(struct running *r)
 	/* Somebody who took us for dead may have ended the row. */
 	if (end_rows(r, &end, &ignored) < 0)
 		lease_release(r->c->store, out->id, &ignored);
-	wake_followers(r);
+	wake_all(r);
 }
 
 /* ---- the beginning ---- */

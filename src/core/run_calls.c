@@ -124,17 +124,30 @@ static bool must_end(struct running *r, enum run_end *end)
 	       cancelled;
 }
 
+/* They wait in other processes, for the execution by its id. */
+static void wake_followers(struct running *r)
+{
+	if (r->told == r->record.seq)
+		return;
+	r->told = r->record.seq;
+	r->c->wake(r->c->ctx, r->out->id);
+}
+
 /* Output waits in the record for more to come, unless somebody is listening. */
 static int before_wait(void *ctx)
 {
 	struct running *r = ctx;
 	const struct run_audience *a = running_audience(r);
-	if (!a)
-		return record_due(&r->record, clock_mono_us());
-	record_flush(&r->record);
-	int ms = a->send(a->ctx);
-	r->wait.events[0] = a->events(a->ctx);
-	if (!r->held || a->full(a->ctx))
+	int ms;
+	if (a) {
+		record_flush(&r->record);
+		ms = a->send(a->ctx);
+		r->wait.events[0] = a->events(a->ctx);
+	} else {
+		ms = record_due(&r->record, clock_mono_us());
+	}
+	wake_followers(r);
+	if (!r->held || (a && a->full(a->ctx)))
 		return ms;
 	r->held = false;
 	return 0;

@@ -26,6 +26,7 @@ struct running {
 	int pid;                /* of the command that runs, or 0 */
 	int64_t watched, renewed, looked; /* since when, and when last; CLOCK_MONOTONIC */
 	int client_fd;    /* the request's, until the client leaves a detached execution */
+	uint64_t told;    /* the last event that those who follow were woken for */
 	bool held;        /* its audience could not take the last piece */
 	bool warned;      /* that its sandbox will come to its end */
 	enum run_end why; /* set by whoever gives it up */
