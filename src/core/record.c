@@ -126,7 +126,7 @@ int record_due(struct record *r, int64_t now_mono_us)
 	if (!r->text[0].len && !r->text[1].len)
 		return -1;
 	int64_t left = r->flushed + GATHER_US - now_mono_us;
-	return left > 0 ? (int)(left / 1000) + 1 : GATHER_US / 1000;
+	return (int)((left > 0 ? left : GATHER_US) / 1000) + 1;
 }
 
 void record_close(struct record *r, struct json_object *files, size_t nfiles)
