@@ -47,19 +47,35 @@ static void an_orphan_is_remembered_while_it_is_seen(void **state)
 	assert_err(orphan_seen(p->s, "", 1, &err), ERR_INVALID, "");
 }
 
-/* A database of the version before gets the new tables and keeps its rows. */
-static void the_version_before_is_migrated(void **state)
+/* The text of a file of sql/, and what marks a database that has seen it and nothing later. */
+static void lay_first_version(const struct place *p)
+{
+	char sql[32768], folder[128];
+	FILE *f = fopen("sql/001_init.sql", "re");
+	assert_non_null(f);
+	size_t n = fread(sql, 1, sizeof sql - 128, f);
+	fclose(f);
+	snprintf(sql + n, 128, "PRAGMA application_id = %d; PRAGMA user_version = 1", 0x53414e44);
+	snprintf(folder, sizeof folder, "%s/db", p->folder);
+	assert_int_equal(mkdir(folder, 0700), 0);
+	shell_run(p, sql);
+}
+
+/* A database of the first version gets all that came later and keeps its rows. */
+static void the_first_version_is_migrated(void **state)
 {
 	struct place *p = *state;
-	struct sandbox_row row = running(p, "ann", "s1");
-	close_store(p);
-	shell_run(p, "DROP TABLE orphans; DROP TABLE clock_mark; "
-		     "DROP INDEX executions_going_on; DROP INDEX executions_timed_out; "
-		     "PRAGMA user_version = 1");
+	struct sandbox_row row;
+	lay_first_version(p);
+	shell_run(p, "INSERT INTO sandboxes (owner, session_id, generation, sandbox_id, type, "
+		     "status, created_at, last_activity, nonce, claim_deadline, claim_slot, "
+		     "claim_pid, claim_start) VALUES ('ann', 's1', 3, 'i1', 'custom', 'running', "
+		     "1, 1, 'n1', 1, 1, 1, 1)");
 	assert_ok(open_path(&p->s, p->path, 0, &err));
 	assert_ok(orphan_seen(p->s, "a", 1, &err));
-	assert_ok(sandbox_get(p->s, row.id, &row, &err));
-	assert_string_equal(row.session_id, "s1");
+	assert_ok(sandbox_find(p->s, "ann", "s1", &row, &err));
+	assert_int_equal(row.generation, 3);
+	assert_string_equal(row.sandbox_id, "i1");
 }
 
 struct walk {
@@ -103,7 +119,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		with_store(the_last_mark_of_the_clocks_stays),
 		with_store(an_orphan_is_remembered_while_it_is_seen),
-		with_store(the_version_before_is_migrated),
+		with_folder(the_first_version_is_migrated),
 		with_store(all_rows_are_walked_page_by_page),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
