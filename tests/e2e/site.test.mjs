@@ -206,7 +206,7 @@ describe('the site', SUITE, () => {
     const { path: file } = (await s.upload('secret.txt', marker)).json;
     const before = world.provider.files.proxy.requests.length;
     const res = await s.download(file);
-    assertProblem(res, 502, 'provider_error', /file could not be read/);
+    assertProblem(res, 503, 'provider_unavailable', /file could not be read/);
     assertSecurity(res);
     assert.ok(!res.body.includes(marker));
     assert.equal(res.headers['content-disposition'], undefined);

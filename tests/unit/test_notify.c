@@ -130,6 +130,7 @@ static void children_find_nothing_in_the_environment(void **state)
 	(void)state;
 	struct notify n;
 	_close_ int fd = manager(false);
+	assert_true(fd >= 0);
 	watchdog("1000000", getpid());
 	notify_open(&n);
 	assert_null(getenv("NOTIFY_SOCKET"));
