@@ -233,6 +233,8 @@ static void finish(struct running *r)
 		.error_name = report_error_name(out),
 		.idle_us = r->c->settings->idle_timeout * SECOND_US,
 		.cancelled_by = report_cancelled_by(out),
+		.events = out->events,
+		.event_bytes = out->event_bytes,
 	};
 	/* Somebody who took us for dead may have ended the row. */
 	if (end_rows(r, &end, &ignored) < 0)
