@@ -1,9 +1,9 @@
 #include "api/feed.h"
 
 #include <poll.h>
-#include <string.h>
 
 #include "base/clock.h"
+#include "wire/httpfield.h"
 #include "wire/jsontext.h"
 #include "wire/sse.h"
 
@@ -22,8 +22,7 @@ static const char *const names[] = {
 
 bool feed_wanted(const struct call *c)
 {
-	const char *accept = web_param(c->web, "HTTP_ACCEPT");
-	return accept && strcasestr(accept, "text/event-stream");
+	return http_accepts_type(web_param(c->web, "HTTP_ACCEPT"), "text/event-stream");
 }
 
 static size_t waiting(const struct feed *s)
