@@ -295,7 +295,7 @@ void op_events(struct call *c)
 	}
 	eventreader_open(&f.reader, dir, f.row.id, after, &err);
 	board_wait_for(c->w->slot, board_key("session", f.row.id)); /* as core's wake names it */
-	feed_open(&f.feed, c);
+	feed_open(&f.feed, c, f.row.id);
 	f.feed.seq = after;
 	follow(&f);
 	board_wait_for(c->w->slot, 0);
