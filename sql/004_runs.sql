@@ -8,6 +8,10 @@ ALTER TABLE executions ADD COLUMN cancelled_by TEXT NOT NULL DEFAULT ''
 	CHECK (cancelled_by IN ('', 'interrupt', 'restart', 'kill'));
 -- Why older state was gone when it ran, where its answer is the one that says so.
 ALTER TABLE executions ADD COLUMN lost_reason TEXT NOT NULL DEFAULT '';
+-- How many events it had, the last one included, and the bytes of all before that, whether the log
+-- could take them or not. 0: nobody was left to say.
+ALTER TABLE executions ADD COLUMN events INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE executions ADD COLUMN event_bytes INTEGER NOT NULL DEFAULT 0;
 
 -- The environment of a sandbox's later runs. Values are secrets: never logged, shown or audited.
 CREATE TABLE envs (

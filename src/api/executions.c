@@ -196,9 +196,19 @@ static int look_again(struct following *f, struct err *err)
 	return execution_find(store, f->c->caller.user, f->row.id, &f->row, err);
 }
 
+/* What the log could not take, or has no more, behind the last event that it has. */
+static void tell_rest(struct following *f)
+{
+	const uint64_t last = (uint64_t)f->row.events, bytes = (uint64_t)f->row.event_bytes;
+	struct event_gap gap = { f->feed.seq + 1, last - 1, f->feed.seq ? 0 : bytes };
+	if (f->reader ? eventreader_rest(f->reader, last, bytes, &gap) : gap.from < last)
+		feed_gap(&f->feed, &gap);
+}
+
 static void tell_end(struct following *f)
 {
 	struct run_report report;
+	tell_rest(f);
 	const struct err none = { 0 };
 	report_of_row(&f->row, &report);
 	const struct outcome outcome = outcome_of(f->c, &report, &none, result_json(f->c, &f->row));
@@ -247,10 +257,13 @@ static void follow(struct following *f)
  * mistaken the execution. False: the call has been answered. */
 static bool check_after(struct following *f, const char *dir, uint64_t after)
 {
-	uint64_t last = 0;
+	uint64_t last = (uint64_t)f->row.events;
 	struct err ignored;
-	if (!after || eventlog_last(dir, f->row.id, &last, &ignored) < 0)
+	if (!after || (!last && eventlog_last(dir, f->row.id, &last, &ignored) < 0))
 		return true;
+	/* Who died has not written the last one, which is told all the same. */
+	if (is_finished(&f->row) && !f->row.events)
+		last++;
 	if (is_finished(&f->row) && after == last) {
 		answer_empty(f->c, 204);
 		return false;
@@ -282,7 +295,7 @@ void op_events(struct call *c)
 	}
 	eventreader_open(&f.reader, dir, f.row.id, after, &err);
 	board_wait_for(c->w->slot, board_key("session", f.row.id)); /* as core's wake names it */
-	feed_open(&f.feed, c);
+	feed_open(&f.feed, c, f.row.id);
 	f.feed.seq = after;
 	follow(&f);
 	board_wait_for(c->w->slot, 0);

@@ -1,9 +1,9 @@
 #include "api/feed.h"
 
 #include <poll.h>
-#include <string.h>
 
 #include "base/clock.h"
+#include "wire/httpfield.h"
 #include "wire/jsontext.h"
 #include "wire/sse.h"
 
@@ -22,8 +22,7 @@ static const char *const names[] = {
 
 bool feed_wanted(const struct call *c)
 {
-	const char *accept = web_param(c->web, "HTTP_ACCEPT");
-	return accept && strcasestr(accept, "text/event-stream");
+	return http_accepts_type(web_param(c->web, "HTTP_ACCEPT"), "text/event-stream");
 }
 
 static size_t waiting(const struct feed *s)
@@ -41,7 +40,7 @@ static void put(struct feed *s, uint64_t seq, const char *name, const char *json
 	s->seq = seq;
 }
 
-void feed_open(struct feed *s, struct call *c)
+void feed_open(struct feed *s, struct call *c, const char *execution_id)
 {
 	if (s->open)
 		return;
@@ -53,6 +52,7 @@ void feed_open(struct feed *s, struct call *c)
 	web_header(c->web, "X-Request-Id", c->request_id);
 	web_header(c->web, "Content-Type", "text/event-stream");
 	web_header(c->web, "Cache-Control", "no-store");
+	web_header(c->web, "X-Execution-Id", execution_id);
 	web_header(c->web, "X-Accel-Buffering", "no");
 	buf_adds(&s->pending, ": sandgate\n\n");
 	feed_send(s);

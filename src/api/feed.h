@@ -20,8 +20,9 @@ struct feed {
 /* Whether the client has asked for one. */
 bool feed_wanted(const struct call *c);
 
-/* Status, headers and a first line, so that the client knows at once that it is heard. */
-void feed_open(struct feed *s, struct call *c);
+/* Status, headers and a first line, so that the client knows at once that it is heard, and of which
+ * execution it will hear: what breaks before the first event can be picked up, too. */
+void feed_open(struct feed *s, struct call *c, const char *execution_id);
 
 /* One event of an execution, as it is in the log; its end is the caller's to tell. */
 void feed_event(struct feed *s, const struct event *event);

@@ -67,7 +67,7 @@ static void on_begun(void *ctx, const char *id)
 	struct listener *l = ctx;
 	l->begun = true;
 	if (l->streams)
-		feed_open(&l->feed, l->c);
+		feed_open(&l->feed, l->c, id);
 	else
 		answer_id(l->c, id);
 }

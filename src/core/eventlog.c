@@ -134,15 +134,15 @@ static int append(struct eventlog *l, const struct record *r, const void *p, str
 int eventlog_add(struct eventlog *l, enum event_type type, const void *p, size_t n, uint64_t *seq,
 		 struct err *err)
 {
-	if (n > EVENT_MAX)
-		return err_set(err, ERR_LIMIT, "an event of more than %u bytes", EVENT_MAX);
 	struct record r = {
 		.magic = MAGIC, .seq = ++l->seq, .at = l->at, .type = type, .n = (uint32_t)n
 	};
-	r.crc = checksum(&r, p);
 	l->at += n;
 	if (seq)
 		*seq = r.seq;
+	if (n > EVENT_MAX)
+		return err_set(err, ERR_LIMIT, "an event of more than %u bytes", EVENT_MAX);
+	r.crc = checksum(&r, p);
 	return append(l, &r, p, err);
 }
 
@@ -258,18 +258,19 @@ static bool better(uint64_t a, uint64_t b, uint64_t next)
 	return a <= next ? a > b : a < b;
 }
 
-/* Nothing more here: go on where the next number is, or what is left of the log behind it. */
+/* Nothing more here: go on where the next number is, or what is left of the log behind it. A tail
+ * that begins before that number is the one that was just read, or an older one. */
 static bool move_on(struct eventreader *r)
 {
 	uint64_t first[PARTS] = { 0 };
 	int fds[PARTS] = { -1, -1, -1 }, best = HEAD;
 	for (int i = TAIL0; i < PARTS; i++) {
 		first[i] = first_of(r, i, &fds[i]);
-		if (first[i] && (best == HEAD || better(first[i], first[best], r->next)))
+		const bool ahead = first[i] && (r->part == HEAD || first[i] >= r->next);
+		if (ahead && (best == HEAD || better(first[i], first[best], r->next)))
 			best = i;
 	}
-	/* The same part again only if it was begun anew under us. */
-	bool moved = best != HEAD && (best != r->part || (r->offset && first[best] >= r->next));
+	const bool moved = best != HEAD;
 	if (moved) {
 		close_fd(&r->fd);
 		r->fd = steal_fd(&fds[best]);
@@ -322,6 +323,15 @@ int eventreader_next(struct eventreader *r, enum event_answer *answer, struct ev
 	}
 	*answer = EVENT_NONE;
 	return 0;
+}
+
+bool eventreader_rest(const struct eventreader *r, uint64_t last, uint64_t bytes,
+		      struct event_gap *gap)
+{
+	if (r->next >= last)
+		return false;
+	*gap = (struct event_gap){ r->next, last - 1, r->placed ? bytes - r->at : 0 };
+	return true;
 }
 
 /* By the heads alone. */

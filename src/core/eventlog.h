@@ -35,7 +35,8 @@ int eventlog_create(struct eventlog **out, const char *dir, const char *id, stru
 void eventlog_free(struct eventlog *l); /* NULL is fine; the files stay */
 
 /* Append one event; *seq (NULL is fine) is its number, from 1. When the disk is full (ERR_NO_SPACE)
- * the event is lost but counted: readers see a gap, and the next one may succeed. */
+ * or the event too long (ERR_LIMIT) it is lost but counted: readers see a gap, and the next one may
+ * succeed. */
 int eventlog_add(struct eventlog *l, enum event_type type, const void *p, size_t n, uint64_t *seq,
 		 struct err *err);
 
@@ -77,5 +78,10 @@ int eventreader_open(struct eventreader **out, const char *dir, const char *id, 
 void eventreader_free(struct eventreader *r); /* NULL is fine */
 int eventreader_next(struct eventreader *r, enum event_answer *answer, struct event *event,
 		     struct event_gap *gap, struct err *err);
+
+/* Of an execution that has ended with event `last`, once there is no next one: what is missing at
+ * the end of the log before that event. bytes is of all before it. False: nothing. */
+bool eventreader_rest(const struct eventreader *r, uint64_t last, uint64_t bytes,
+		      struct event_gap *gap);
 
 #endif

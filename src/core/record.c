@@ -26,6 +26,8 @@ static void add_event(struct record *r, enum event_type type, const char *p, siz
 {
 	struct err ignored;
 	const struct event event = { .seq = ++r->seq, .type = type, .p = p, .n = n };
+	r->report->events = (int64_t)event.seq;
+	r->report->event_bytes += type == EVENT_DONE ? 0 : (int64_t)n;
 	if (!r->log || eventlog_add(r->log, type, p, n, NULL, &ignored) < 0)
 		r->report->log_lost = true; /* the run goes on; the answer says so */
 	if (r->tap)

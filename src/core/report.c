@@ -88,6 +88,8 @@ int report_of_row(const struct execution_row *row, struct run_report *out)
 		.ms = (row->ended_at - row->started_at) / 1000,
 		.stdout_bytes = row->stdout_bytes,
 		.stderr_bytes = row->stderr_bytes,
+		.events = row->events,
+		.event_bytes = row->event_bytes,
 	};
 	snprintf(out->id, sizeof out->id, "%.*s", EXECUTION_ID - 1, row->id);
 	if (end == RUN_ENDED)

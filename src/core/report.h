@@ -35,6 +35,8 @@ struct run_report {
 	int exit_code;       /* of that; -1: it was ended by a signal */
 	int64_t ms;          /* of running */
 	int64_t stdout_bytes, stderr_bytes;
+	int64_t events;      /* the number of its last one, or 0: not known */
+	int64_t event_bytes; /* of all before that, in the log or not */
 	/* Of its own error: "ValueError", "exit status 3", "signal: killed", or "". */
 	char error_name[EXECUTION_ERROR_MAX + 1];
 };

@@ -334,14 +334,17 @@ static void take_event(struct collecting *c, const struct event *e)
 	}
 }
 
-static void read_log(struct collecting *c, const char *dir, const char *id)
+/* What is missing between two events shows; what is missing behind the last one does by their
+ * number. */
+static void read_log(struct collecting *c, const char *dir, const struct run_report *report)
 {
 	struct eventreader *r;
 	struct err ignored;
 	enum event_answer answer;
 	struct event e;
 	struct event_gap gap;
-	if (eventreader_open(&r, dir, id, 0, &ignored) < 0) {
+	int64_t last = 0;
+	if (eventreader_open(&r, dir, report->id, 0, &ignored) < 0) {
 		c->truncated = true;
 		return;
 	}
@@ -350,7 +353,9 @@ static void read_log(struct collecting *c, const char *dir, const char *id)
 			take_event(c, &e);
 		else
 			c->truncated = true;
+		last = answer == EVENT_NEXT ? (int64_t)e.seq : last;
 	}
+	c->truncated |= last < report->events;
 	eventreader_free(r);
 }
 
@@ -405,7 +410,7 @@ int result_read(struct json_object **out, const char *dir, const struct run_repo
 	int rc = init_stream(&c.stream[0], limits->output) |
 		 init_stream(&c.stream[1], limits->output);
 	if (rc == 0) {
-		read_log(&c, dir, report->id);
+		read_log(&c, dir, report);
 		*out = assemble(&c, report);
 	}
 	for (int i = 0; i < 2; i++)

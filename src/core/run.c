@@ -107,13 +107,14 @@ static int ignore_event(void *ctx, const struct e2b_event *e)
 }
 
 /* A signal to the command alone would leave what it has started. setsid(1) runs it as the leader of
- * a group, or has a child that is one where it was a leader itself. */
+ * a group, or has a child that is one where it was a leader itself. (No "--": to dash that is a
+ * number, and a bad one ends the script.) */
 static void end_group(struct running *r, const struct e2b_wait *wait)
 {
 	static const char script[] =
 		"groups=\"$1 $(cat /proc/$1/task/$1/children 2>/dev/null)\"\n"
-		"each() { for g in $groups; do kill \"$1\" -- \"-$g\" 2>/dev/null; done; }\n"
-		"alive() { for g in $groups; do kill -0 -- \"-$g\" 2>/dev/null && return; done; "
+		"each() { for g in $groups; do kill \"$1\" \"-$g\" 2>/dev/null; done; }\n"
+		"alive() { for g in $groups; do kill -0 \"-$g\" 2>/dev/null && return; done; "
 		"return 1; }\n"
 		"each -TERM\n"
 		"n=0; while [ $n -lt 20 ] && alive; do sleep 0.1; n=$((n + 1)); done\n"
@@ -232,6 +233,8 @@ static void finish(struct running *r)
 		.error_name = report_error_name(out),
 		.idle_us = r->c->settings->idle_timeout * SECOND_US,
 		.cancelled_by = report_cancelled_by(out),
+		.events = out->events,
+		.event_bytes = out->event_bytes,
 	};
 	/* Somebody who took us for dead may have ended the row. */
 	if (end_rows(r, &end, &ignored) < 0)

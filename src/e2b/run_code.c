@@ -41,8 +41,9 @@ int e2b_run_code(struct e2b *c, const struct e2b_sandbox *sb, const struct e2b_c
 	if (rc == 0 && body_code(&call.body, code) < 0)
 		rc = err_set(&why, ERR_LIMIT, "execute: the code is too long");
 	if (rc == 0 && data_run(c, &call, wait, &why) < 0) {
-		/* What breaks behind the end of the execution does not change it. */
-		rc = stream.ended && why.code != ERR_ABANDONED ? 0 : -1;
+		/* What breaks, or is given up, behind the end of the execution does not change it.
+		 */
+		rc = stream.ended ? 0 : -1;
 		if (data_is_unknown(c, &call, &why))
 			why.code = ERR_UNKNOWN_OUTCOME;
 	} else if (rc == 0 && !stream.ended) {

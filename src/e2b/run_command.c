@@ -71,7 +71,7 @@ int e2b_run_command(struct e2b *c, const struct e2b_sandbox *sb, const struct e2
 	if (rc == 0)
 		rc = fill(&call, command, &why);
 	if (rc == 0 && data_run(c, &call, wait, &why) < 0) {
-		rc = stream.ended && why.code != ERR_ABANDONED ? 0 : -1;
+		rc = stream.ended ? 0 : -1;
 		/* What envd says in the stream is certain; a stream that breaks is not. */
 		if (!stream.closed && data_is_unknown(c, &call, &why))
 			why.code = ERR_UNKNOWN_OUTCOME;

@@ -206,7 +206,8 @@ static int finish_row(struct store *s, const struct execution_end *end, int64_t 
 	struct args args =
 		ARGS(NAME(end->id), NAME(states[end->state]), NUMBER(clock_real_us()), code,
 		     NUMBER(end->stdout_bytes), NUMBER(end->stderr_bytes),
-		     TEXT(name, EXECUTION_ERROR_MAX), NAME(cancellers[end->cancelled_by]));
+		     TEXT(name, EXECUTION_ERROR_MAX), NAME(cancellers[end->cancelled_by]),
+		     NUMBER(end->events), NUMBER(end->event_bytes));
 	if (db_query(s, SQL_EXECUTION_FINISH, args, &st, err) < 0 || db_row(s, st, &there, err) < 0)
 		return -1;
 	if (!there)
@@ -260,6 +261,8 @@ static int execution_read(sqlite3_stmt *st, struct execution_row *out, struct er
 	out->cancel_at = read_number(&r);
 	out->cancelled_by = (enum cancelled_by)read_word(&r, cancellers, COUNT(cancellers));
 	out->lost_reason = end_reason_read(&r);
+	out->events = read_number(&r);
+	out->event_bytes = read_number(&r);
 	return read_end(&r, err);
 }
 

@@ -101,6 +101,8 @@ struct execution_end {
 	const char *error_name; /* "ValueError", "sandbox_stopped", or NULL; a long one is cut */
 	int64_t idle_us;        /* the idle limit, which counts anew; 0 leaves the sandbox alone */
 	enum cancelled_by cancelled_by; /* of one that was */
+	int64_t events;                 /* the number of its last one */
+	int64_t event_bytes;            /* of all before that, kept or not */
 };
 
 /* ERR_CONFLICT when it was finished already, e.g. as the work of a process taken for dead. */
@@ -130,6 +132,8 @@ struct execution_row {
 	int64_t cancel_at;                        /* when its end was asked for, or 0 */
 	enum cancelled_by cancelled_by;           /* what that took */
 	enum end_reason lost_reason;              /* what its answer says of older state */
+	int64_t events;                           /* the number of its last one; 0: not known */
+	int64_t event_bytes;                      /* of all before that, kept or not */
 };
 
 /* ERR_NOT_FOUND also when it is another owner's. */

@@ -20,7 +20,8 @@
 #define EXECUTION                                                                                  \
 	"SELECT seq, id, sandbox, owner, session_id, generation, kind, state, input, "             \
 	"input_bytes, request_hash, pid, start, started_at, ended_at, exit_code, stdout_bytes, "   \
-	"stderr_bytes, error_name, context_id, cancel_at, cancelled_by, lost_reason "              \
+	"stderr_bytes, error_name, context_id, cancel_at, cancelled_by, lost_reason, events, "     \
+	"event_bytes "                                                                             \
 	"FROM executions "
 #define UNFINISHED "state IN ('queued', 'running') "
 /* Commands wait for nobody, and an installation asks the sandbox's own context. */
@@ -156,7 +157,7 @@ const char *const sql_text[SQL_COUNT] = {
 	[SQL_EXECUTION_IS_CANCELLED] = "SELECT cancel_at <> 0 FROM executions WHERE id = ?1",
 	[SQL_EXECUTION_FINISH] = "UPDATE executions SET state = ?2, ended_at = ?3, exit_code = ?4, "
 				 "stdout_bytes = ?5, stderr_bytes = ?6, error_name = ?7, "
-				 "cancelled_by = ?8 "
+				 "cancelled_by = ?8, events = ?9, event_bytes = ?10 "
 				 "WHERE id = ?1 AND " UNFINISHED "RETURNING sandbox",
 	[SQL_EXECUTION_FIND] = EXECUTION "WHERE id = ?2 AND owner = ?1",
 	[SQL_EXECUTION_REPEATED] =

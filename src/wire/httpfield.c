@@ -134,7 +134,7 @@ static enum coding weigh(const char *p)
 	}
 }
 
-/* What the first mention of a coding in an Accept-Encoding field says. */
+/* What the first mention of a coding in an Accept-Encoding field, or a type in Accept, says. */
 static enum coding find_coding(const char *field, const char *name)
 {
 	size_t n = strlen(name);
@@ -151,6 +151,11 @@ static enum coding judge(const char *field, const char *name)
 {
 	enum coding c = field ? find_coding(field, name) : CODING_ABSENT;
 	return c == CODING_ABSENT && field ? find_coding(field, "*") : c;
+}
+
+bool http_accepts_type(const char *field, const char *type)
+{
+	return field && find_coding(field, type) == CODING_ALLOWED;
 }
 
 bool http_accepts_gzip(const char *field)

@@ -27,6 +27,9 @@ bool http_accepts_gzip(const char *field); /* gzip is listed, with q above 0 */
 bool http_accepts_identity(
 	const char *field); /* false only if identity;q=0, or *;q=0 without identity */
 
+/* Whether an Accept field (or NULL) lists this very media type, with q above 0. */
+bool http_accepts_type(const char *field, const char *type);
+
 /* The user of "Basic base64(user:password)" into out. 0, or -1 when it is none or too long. */
 int http_basic_user(const char *field, char *out, size_t cap);
 

@@ -8,6 +8,7 @@ import { after, afterEach, before, describe, test } from 'node:test';
 import { chromium } from 'playwright-core';
 import { SUITE, commandLine, request, tempFolder, until, within } from './engine.mjs';
 import { startGateway } from './gateway.mjs';
+import { startProxy } from './proxy.mjs';
 import { blocks } from './readme.mjs';
 
 const CHROMIUM = process.env.PATH.split(':')
@@ -289,6 +290,115 @@ describe('in a browser', SUITE, () => {
       assert.equal((await page.evaluate(() => new SandboxClient('dev').execute('40 + 2'))).output, '42\n');
     } finally {
       await dev.close();
+    }
+  });
+
+  // ------------------------------------------------------------------------------------------------------------ streams
+
+  /** Prints more than one event, with characters that a reader may cut or take for the end of a line. */
+  const LINES = 'import time\nfor i in range(40):\n    print(i, "é\\u2028😀" * (i % 7))\n    time.sleep(0.03)\n"end"';
+  const PRINTED = Array.from({ length: 40 }, (_, i) => `${i} ${'é\u2028😀'.repeat(i % 7)}\n`).join('');
+  const textOf = (events) => events.filter((e) => e.event === 'stdout').map((e) => e.data.text).join('');
+  const numbered = (events) => assert.deepEqual(events.map((e) => e.id), events.map((_, i) => i + 1));
+
+  /** All events of executeStream, and how it ended. */
+  const streamed = (page, session, request) =>
+    page.evaluate(
+      async ([id, wanted]) => {
+        window.seen = [];
+        for await (const event of new SandboxClient(id).executeStream(wanted)) window.seen.push(event);
+        return window.seen;
+      },
+      [session, request],
+    );
+
+  test('a stream whose connection breaks is picked up, again and again, and its bytes are exact', async () => {
+    const link = await startProxy(g.url);
+    try {
+      const page = await open(`${link.url}/app/index.html`);
+      await logIn(page);
+      link.fault({ path: /execute$/ }, { cut: 300 + Math.floor(Math.random() * 500) }, { times: 1 });
+      link.fault({ path: /events$/ }, { cut: 100 + Math.floor(Math.random() * 400), reset: true }, { times: 2 });
+      const events = await streamed(page, 'picked-up', { code: LINES });
+      numbered(events);
+      assert.equal(textOf(events), PRINTED);
+      const { event, data } = events.at(-1);
+      assert.deepEqual([event, data.state, data.stdout, data.text], ['done', 'succeeded', PRINTED, 'end']);
+      const asked = link.requests.filter((r) => r.path.endsWith('/events')).map((r) => Number(r.headers['last-event-id']));
+      assert.equal(asked.length, 3, `it came back ${asked}`);
+      assert.ok(asked.every((id, i) => id >= (asked[i - 1] ?? 0)), `${asked}`);
+      assert.equal(link.requests.filter((r) => r.path.endsWith('/execute')).length, 1);
+      assert.equal((await g.rows("select 1 from executions where session_id = 'picked-up'")).length, 1);
+    } finally {
+      await link.close();
+    }
+  });
+
+  test('a browser that goes offline has the rest when it is back', async () => {
+    const page = await open();
+    await logIn(page);
+    const code = 'import os, time\nprint("begun")\nwhile not os.path.exists("/home/user/go"): time.sleep(0.01)\nprint("end")';
+    const whole = streamed(page, 'offline', { code });
+    await page.waitForFunction(() => window.seen?.some((e) => e.data.text === 'begun\n'));
+    await browser.context.setOffline(true);
+    try {
+      const session = g.session('offline', { token });
+      assert.equal((await session.upload('go', 'x', '/home/user')).status, 200);
+      const over = async () => (await session.executions()).json.executions[0].state === 'succeeded';
+      await until(over, { deadline: 30_000, what: 'its end' });
+    } finally {
+      await browser.context.setOffline(false);
+    }
+    const events = await whole;
+    numbered(events);
+    assert.equal(textOf(events), 'begun\nend\n');
+    assert.ok(logged(g, '/events').some((call) => call.path.includes('/offline/')), 'it came back for the rest');
+  });
+
+  test('the documented class runs a command and cancels a run', async () => {
+    const page = await open();
+    await logIn(page);
+    const seen = await page.evaluate(async () => {
+      const sandbox = new SandboxClient('commands');
+      const seen = { run: await sandbox.run('echo "$A"; pwd; exit 3', { cwd: '/tmp', envs: { A: 'b' } }) };
+      for await (const event of sandbox.executeStream({ code: 'print("begun")\nimport time\ntime.sleep(600)' })) {
+        if (event.event === 'started') seen.id = event.data.execution_id;
+        if (event.event === 'stdout') seen.cancelled = await sandbox.cancel(seen.id);
+        seen.last = event;
+      }
+      seen.refused = await sandbox.executeStream({}).next().catch((e) => [e.name, e.status, e.code]);
+      return seen;
+    });
+    assert.deepEqual([seen.run.output, seen.run.exit_code, seen.run.success], ['b\n/tmp\n', 3, false]);
+    assert.deepEqual([seen.cancelled.state, seen.cancelled.cancelled_by], ['cancelled', 'interrupt']);
+    assert.deepEqual([seen.last.event, seen.last.data.code, seen.last.data.execution_id], ['done', 'cancelled', seen.id]);
+    assert.deepEqual(seen.refused, ['SandboxError', 400, 'bad_request']);
+  });
+
+  test('an EventSource reads it by the cookie, comes back by itself after a break, and stays away after the end', async () => {
+    const link = await startProxy(g.url);
+    try {
+      const page = await open(`${link.url}/app/index.html`);
+      await logIn(page);
+      const id = (await g.session('source', { token }).run({ code: LINES, detach: true })).json.execution_id;
+      link.fault({ path: /events$/ }, { cut: 400 }, { times: 1 });
+      const { events, state } = await page.evaluate(async (target) => {
+        const events = [];
+        const source = new EventSource(target);
+        for (const name of ['started', 'stdout', 'result', 'done'])
+          source.addEventListener(name, (e) => events.push({ id: Number(e.lastEventId), event: name, data: JSON.parse(e.data) }));
+        while (source.readyState !== EventSource.CLOSED) await new Promise((resolve) => setTimeout(resolve, 50));
+        return { events, state: source.readyState };
+      }, `/api/v1/session/source/sandbox/executions/${id}/events`);
+      assert.equal(state, 2);
+      numbered(events);
+      assert.equal(textOf(events), PRINTED);
+      assert.equal(events.at(-1).event, 'done');
+      const calls = link.requests.filter((r) => r.path.endsWith('/events'));
+      assert.deepEqual(calls.map((r) => r.passed), [200, 200, 204]);
+      assert.equal(Number(calls[2].headers['last-event-id']), events.at(-1).id);
+    } finally {
+      await link.close();
     }
   });
 

@@ -1,7 +1,7 @@
 // What the gateway does when its database is locked by somebody else, on a full disk, read-only or damaged, and when the gateway is
 // killed with executions running: it says so, nothing is lost or run twice, and it goes on by itself once it can.
 import assert from 'node:assert/strict';
-import { execFileSync, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -9,9 +9,9 @@ import { after, before, describe, test } from 'node:test';
 import { BUILD, SUITE, sleep, startEngine, tempFolder, until, within } from './engine.mjs';
 import { assertProblem, startGateway } from './gateway.mjs';
 import { startProxy } from './proxy.mjs';
+import { SPACE, fill, inside, skip, startSmall } from './smalldisk.mjs';
 
 const SANDGATE = path.join(BUILD, 'sandgate');
-const ROOT = process.getuid() === 0;
 const LOCK_SECS = 5; // how long the gateway waits for a lock
 const MARK = `open('/home/user/mark', 'a').write('x')`;
 const WAS_MARKED = `import os\nprint(os.path.exists('/home/user/mark'))`;
@@ -46,46 +46,6 @@ const states = async (g, id) => (await g.rows(`SELECT state FROM executions WHER
 
 /** The time is over after which an execution without a lease counts as over. */
 const age = (g) => g.rows(`UPDATE leases SET until = 1; UPDATE executions SET started_at = 1 WHERE state IN ('queued', 'running')`);
-
-// ---------------------------------------------------------------------------------------------------------------- on a small disk
-
-const SPACE = ['unshare', ROOT ? '-m' : '-rm'];
-const spaces = (() => {
-  try {
-    execFileSync(SPACE[0], [SPACE[1], 'mount', '-t', 'tmpfs', 'none', '/mnt'], { stdio: 'ignore' });
-    return true;
-  } catch {
-    return false;
-  }
-})();
-const skip = spaces ? false : 'no mount namespaces here';
-
-/** A gateway whose database and event logs are on a small file system of its own, which nobody else sees and which goes with it. */
-async function startSmall() {
-  const place = tempFolder('sandgate-small-');
-  const script =
-    'mount -t tmpfs -o size=2m,mode=0700 none "$0" && mkdir -m 700 "$0/events" && ' +
-    'state=${3%/*}/state && mkdir -p -m 700 "$state" && ln -sfn "$0/events" "$state/events" && exec "$@"';
-  const wrap = [...SPACE, 'sh', '-c', script, place];
-  const g = await startGateway({ engine, wrap, settings: { SANDGATE_DB: path.join(place, 'sandgate.db') } });
-  g.beside = ['nsenter', '-t', String(g.server.pid), ...(ROOT ? ['-m'] : ['-U', '--preserve-credentials', '-m'])];
-  const stop = g.stop.bind(g);
-  g.stop = () => stop().finally(() => fs.rmSync(place, { recursive: true, force: true }));
-  return Object.assign(g, { place, seen: `/proc/${g.server.pid}/root${place}` });
-}
-
-/** Commands in the gateway's own view of the file systems. */
-const inside = (g, ...command) => execFileSync(g.beside[0], [...g.beside.slice(1), ...command]);
-
-/** Until nothing fits any more. */
-function fill(file) {
-  for (let size = 1 << 20; size >= 1; size >>= 1)
-    try {
-      for (;;) fs.appendFileSync(file, Buffer.alloc(size));
-    } catch (e) {
-      assert.equal(e.code, 'ENOSPC');
-    }
-}
 
 // ---------------------------------------------------------------------------------------------------------------- the tests
 
@@ -201,7 +161,7 @@ describe('the database', { ...SUITE, concurrency: true }, () => {
     }));
 
   test('on a full disk reading goes on, what runs comes to its end, the rest is told, and all is well with space again', { skip }, async () => {
-    const g = await startSmall();
+    const g = await startSmall(engine);
     try {
       for (const id of ['there', 'running']) assert.equal((await g.session(id).start()).status, 200);
       const run = g.session('running').execute(napping(3));
@@ -223,7 +183,7 @@ describe('the database', { ...SUITE, concurrency: true }, () => {
   });
 
   test('read-only: workers that find it so say so, and serve again when it is not any more', { skip }, async () => {
-    const g = await startSmall();
+    const g = await startSmall(engine);
     try {
       const s = g.session('ro');
       await s.execute('x = 41');

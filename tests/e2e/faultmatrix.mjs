@@ -62,6 +62,7 @@ export const OPERATIONS = new Map(
     ['stop', 'DELETE /sandboxes/ID', (cell) => cell.s.stop()],
     ['status', '-', (cell) => cell.s.status()],
     ['execute', 'POST /execute', (cell) => cell.s.execute(MARK)],
+    ['stream', 'POST /execute', (cell) => cell.stream()],
     ['install', 'POST /process.Process/Start', (cell) => cell.s.install(['numpy'])],
     ['upload', 'POST /files', (cell) => cell.s.upload(LONG_NAME, DATA)],
     ['download', 'GET /files', (cell) => cell.download()],
@@ -93,6 +94,13 @@ class Cell {
 
   start() {
     return this.s.start({ metadata: { cell: this.id } });
+  }
+
+  /** Its last event as if it were the answer. */
+  async stream() {
+    const s = await this.s.stream({ code: MARK });
+    const { event, data } = await s.end();
+    return { status: s.res.status, headers: s.res.headers, event, json: data, text: JSON.stringify(data) };
   }
 
   async download() {
@@ -170,12 +178,21 @@ class Cell {
       start: () => assert.equal(answer.json.status, 'running'),
       status: () => assert.equal(answer.json.sandbox_id, this.sandboxId),
       execute: () => assert.equal(answer.json.output, 'it ran\n'),
+      stream: () => this.judgeStream(),
       install: () => assert.equal(answer.json.success, true, answer.text),
       upload: () => assert.equal(answer.json.sha256, createHash('sha256').update(DATA).digest('hex')),
       download: () => this.judgeDownload(),
       files: () => assert.ok(answer.json.length > 5),
     };
     more[this.operation]?.();
+  }
+
+  judgeStream() {
+    const { answer, expected } = this;
+    assert.deepEqual([answer.event, answer.json.code ?? '-'], [expected.code === '-' ? 'done' : 'failed', expected.code], answer.text);
+    if (expected.code === '-') assert.equal(answer.json.output, 'it ran\n');
+    else assert.equal(answer.json.request_id, answer.headers['x-request-id']);
+    assert.equal(answer.json.execution_id, answer.headers['x-execution-id']);
   }
 
   /** Bytes are bytes: nobody can see that they are other ones, but that there are too few can be seen. */
@@ -199,14 +216,14 @@ class Cell {
     await this.tried('the sandbox', () => assert.equal(own.length, this.expected.sandbox === 'lives' ? 1 : 0));
     const creates = this.lane.proxy.requests.filter((r) => r.method === 'POST' && r.body?.includes(`"${this.id}"`) && r.passed === 201);
     await this.tried('creates', () => assert.ok(creates.length <= 1, `${creates.length} sandboxes were made`));
-    if (this.operation === 'execute' || this.operation === 'install') await this.tried('its row', () => this.judgeRow());
-    if (this.operation === 'execute' || this.operation === 'upload') await this.tried('its traces', () => this.judgeTraces());
+    if (['execute', 'stream', 'install'].includes(this.operation)) await this.tried('its row', () => this.judgeRow());
+    if (['execute', 'stream', 'upload'].includes(this.operation)) await this.tried('its traces', () => this.judgeTraces());
   }
 
   async judgeRow() {
-    const { status, code } = this.expected;
+    const { code } = this.expected;
     const rows = await this.lane.g.rows(`SELECT state FROM executions WHERE session_id = '${this.id}'`);
-    const state = status === 200 ? 'succeeded' : code === 'completion_unknown' ? code : 'failed';
+    const state = code === '-' ? 'succeeded' : code === 'completion_unknown' ? code : 'failed';
     assert.deepEqual(rows, [{ state }]);
     assert.ok(this.passed().length <= 1, `it was sent ${this.passed().length} times`);
   }
@@ -216,7 +233,7 @@ class Cell {
     const { engine } = this.lane.g;
     const [{ envd_token: envdAccessToken }] = await this.lane.g.history(this.id);
     const sandbox = { sandboxId: this.sandboxId, envdAccessToken };
-    if (this.operation === 'execute') {
+    if (this.operation !== 'upload') {
       const { status, text } = await engine.envd(sandbox, 'GET', '/files?path=/home/user/ran');
       const marks = status === 200 ? text : '';
       if (this.fault !== 'reset-5' || marks) assert.equal(marks, 'x'.repeat(this.passed().length)); // there it may be interrupted first

@@ -88,6 +88,7 @@ class FaultProxy {
    *   half: true           hands back half of the answer's body as if it were all
    *   cut: n               hands back n bytes of the answer's body, then closes the connection; 'half': half of them
    *   drip: ms             hands back the answer's body a byte at a time, each after that long
+   *   delayEnd: ms         hands back the answer's body as it comes, but waits before its end; Infinity: until release()
    * With reset: true the connection is not closed but reset (RST). Returns { hits, held, release(), remove() }.
    */
   fault(match, action, { times = Infinity } = {}) {
@@ -176,7 +177,11 @@ class FaultProxy {
     request.passed = reply.statusCode;
     reply.on('error', () => res.destroy());
     await fault.wait(fault.action.delayReply, gone);
-    await handBack(reply, res, fault.action);
+    if (fault.action.delayEnd === undefined) return void (await handBack(reply, res, fault.action));
+    begin(reply, res);
+    for await (const piece of reply) await write(res, piece);
+    await fault.wait(fault.action.delayEnd, gone);
+    res.end();
   }
 }
 

@@ -363,6 +363,7 @@ class Site {
     const createConnection = () => tls.connect({ ...this.connection(client), ALPNProtocols: ['h2'] });
     const session = http2.connect(this.origin, { createConnection, maxSessionMemory: 256 }); // MiB: bodies wait there
     session.on('error', () => {}); // its streams have it, too
+    session.on('connect', () => session.setLocalWindowSize(8 << 20)); // as browsers do: else one stream that is not read stops all
     this.#sessions.set(key, session);
     return session;
   }
@@ -378,8 +379,8 @@ class Site {
     return [req, new Promise((resolve, reject) => req.on('error', reject).on('response', (res) => resolve([res.statusCode, res.headers, res])))];
   }
 
-  /** A call over HTTP/2 or, with version 1, HTTP/1.1. pieces: in how many the body is sent, without saying its length. token: null sends none; who: other headers that say who; as, from: see connection(). */
-  async call(method, target, { token, who, headers: more, json, body, pieces, version = 2, as, from, deadline = 30_000 } = {}) {
+  /** What was sent, and the promise of [status, headers, stream] for it. */
+  async #send(method, target, { token, who, headers: more, json, body, pieces, version = 2, as, from } = {}) {
     if (json !== undefined) body = JSON.stringify(json);
     const bearer = token === undefined && this.auth === 'token' ? await this.world.g.token() : token;
     const headers = {
@@ -392,6 +393,12 @@ class Site {
     const [sent, answer] = (version === 2 ? this.#open2 : this.#open1).call(this, method, target, headers, { as, from });
     if (pieces) await sendSlowly(sent, body, pieces);
     else sent.end(body);
+    return [sent, answer];
+  }
+
+  /** A call over HTTP/2 or, with version 1, HTTP/1.1. pieces: in how many the body is sent, without saying its length. token: null sends none; who: other headers that say who; as, from: see connection(). */
+  async call(method, target, { deadline = 30_000, ...options } = {}) {
+    const [sent, answer] = await this.#send(method, target, options);
     const whole = answer.then(async ([status, fields, stream]) => [status, fields, Buffer.concat(await stream.toArray())]);
     try {
       const [status, fields, bytes] = await within(deadline, whole, `${method} ${target}`);
@@ -400,6 +407,19 @@ class Site {
     } finally {
       sent.destroy();
     }
+  }
+
+  /** The same, with the answer's head as soon as it is there; its body is to be read, or left with drop(). */
+  async open(method, target, { deadline = 30_000, ...options } = {}) {
+    const [sent, answer] = await this.#send(method, target, options);
+    const [status, headers, stream] = await within(deadline, answer, `${method} ${target}`);
+    stream.on('error', () => {}); // whoever reads the body gets it from the iterator
+    return Object.assign(stream, { status, headers, drop: () => (sent.close ? sent.close(http2.constants.NGHTTP2_CANCEL) : sent.destroy()) });
+  }
+
+  /** Breaks the kept connections, and with them all that goes on over them. */
+  cut() {
+    for (const session of this.#sessions.values()) session.destroy();
   }
 
   /** A call of which only the head is sent, over HTTP/2: it waits for its body until drop(). */

@@ -21,10 +21,10 @@ function parse(block) {
   return { id: Number(fields.id), event: fields.event, data: JSON.parse(fields.data) };
 }
 
-/** A stream that is read event by event; everything that came is in `seen`. */
+/** A stream that is read event by event; everything that came is in `seen`, its comments in `comments`. */
 export class Stream {
   constructor(res) {
-    Object.assign(this, { res, seen: [], reader: events(res) });
+    Object.assign(this, { res, seen: [], comments: [], reader: events(res) });
   }
 
   /** The next event that is no comment; undefined at the end. */
@@ -32,9 +32,11 @@ export class Stream {
     for (;;) {
       const { value, done } = await within(deadline, this.reader.next(), 'the next event');
       if (done) return undefined;
-      if (value.comment !== undefined) continue;
-      this.seen.push(value);
-      return value;
+      if (value.comment === undefined) {
+        this.seen.push(value);
+        return value;
+      }
+      this.comments.push(value.comment);
     }
   }
 

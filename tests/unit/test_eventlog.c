@@ -240,17 +240,45 @@ static void large_records(void **state)
 	assert_int_equal(err.code, ERR_LIMIT);
 	WORKS(eventlog_add(l, EVENT_DONE, "{}", 2, NULL, &err));
 	struct eventreader *r = open_after(0);
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 4; i++) {
 		enum event_answer answer;
 		struct event e;
 		struct event_gap gap;
 		WORKS(eventreader_next(r, &answer, &e, &gap, &err));
-		assert_int_equal(answer, EVENT_NEXT);
-		assert_int_equal(e.n, i < 2 ? EVENT_MAX : 2);
+		assert_int_equal(answer, i == 2 ? EVENT_LOST : EVENT_NEXT);
+		if (answer == EVENT_LOST)
+			assert_int_equal(gap.bytes, EVENT_MAX + 1);
+		else
+			assert_int_equal(e.n, i < 2 ? EVENT_MAX : 2);
 	}
 	eventreader_free(r);
 	eventlog_free(l);
 	free(big);
+}
+
+static void what_is_missing_at_the_end_is_told(void **state)
+{
+	(void)state;
+	enum event_answer answer;
+	struct event e;
+	struct event_gap gap;
+	struct eventlog *l = create();
+	WORKS(eventlog_add(l, EVENT_STDOUT, "abc", 3, NULL, &err));
+	WORKS(eventlog_add(l, EVENT_STDOUT, "de", 2, NULL, &err));
+	eventlog_free(l);
+	for (uint64_t after = 0; after < 3; after++) {
+		struct eventreader *r = open_after(after);
+		do
+			WORKS(eventreader_next(r, &answer, &e, &gap, &err));
+		while (answer == EVENT_NEXT);
+		assert_false(eventreader_rest(r, 2, 3, &gap)); /* the second was the last */
+		assert_false(eventreader_rest(r, 3, 5, &gap)); /* only the last is missing */
+		assert_true(eventreader_rest(r, 7, 105, &gap));
+		assert_int_equal(gap.from, 3);
+		assert_int_equal(gap.to, 6);
+		assert_int_equal(gap.bytes, 100);
+		eventreader_free(r);
+	}
 }
 
 /* A file that may not grow stands for a full disk. */
@@ -348,6 +376,7 @@ int main(void)
 		T(a_reader_that_keeps_up_loses_nothing),
 		T(readers_of_a_racing_writer),
 		T(large_records),
+		T(what_is_missing_at_the_end_is_told),
 		T(a_full_disk_is_a_gap_not_an_end),
 		T(torn_and_damaged_records),
 		T(names_that_are_none),

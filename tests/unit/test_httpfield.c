@@ -192,6 +192,32 @@ static void encodings_are_weighed(void **state)
 	}
 }
 
+static void a_type_is_accepted_only_by_name(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *field;
+		bool accepted;
+	} rows[] = {
+		{ NULL, false },
+		{ "", false },
+		{ "*/*", false },
+		{ "text/*", false },
+		{ "text/event-stream", true },
+		{ "Text/Event-Stream", true },
+		{ "application/json, text/event-stream", true },
+		{ "text/event-stream;charset=utf-8 , */*;q=0", true },
+		{ "text/event-stream;q=0.1, application/json", true },
+		{ "text/event-stream;q=0", false },
+		{ "text/event-stream; q=0.00, */*", false },
+		{ "x-text/event-stream", false },
+		{ "text/event-streams", false },
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		if (http_accepts_type(rows[i].field, "text/event-stream") != rows[i].accepted)
+			fail_msg("'%s' is judged wrongly", rows[i].field);
+}
+
 static void basic_user_is_read(void **state)
 {
 	(void)state;
@@ -314,6 +340,7 @@ int main(void)
 		cmocka_unit_test(other_dates_are_refused),
 		cmocka_unit_test(ranges_are_read),
 		cmocka_unit_test(encodings_are_weighed),
+		cmocka_unit_test(a_type_is_accepted_only_by_name),
 		cmocka_unit_test(basic_user_is_read),
 		cmocka_unit_test(other_credentials_are_refused),
 		cmocka_unit_test(entity_tags_are_compared),
