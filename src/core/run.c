@@ -169,15 +169,18 @@ static enum run_end judge(struct running *r, const struct err *err)
 	const bool late = err->code == ERR_TIMEOUT && (r->req->argv || !r->accepted) &&
 			  last.why != E2B_WHY_NOT_SENT;
 	const bool ran = r->ran || (r->asked && (cut || late));
-	if ((gone || cut || ran) && session_check(r->c, r->req->row, &lost, &ignored) == 0 &&
-	    lost) {
-		r->out->not_run = !ran;
-		/* Who ended it is in its row: it may have been one of us. */
+	const bool known =
+		(gone || cut || ran) && session_check(r->c, r->req->row, &lost, &ignored) == 0;
+	/* One that had been paused goes on again. */
+	r->out->not_run = known && !ran && (lost || gone);
+	/* Who ended it is in its row: it may have been one of us. */
+	if (known && lost)
 		return running_sandbox_ended(r, &end) ? end : RUN_LOST;
-	}
 	r->out->no_interpreter = !ran && !r->req->argv && last.why == E2B_WHY_PORT_CLOSED;
-	r->out->no_context = !ran && ((r->req->context_id && err->code == ERR_NOT_FOUND) ||
-				      (r->req->language && err->code == ERR_INVALID));
+	r->out->no_context = !ran && !gone &&
+			     ((r->req->context_id && err->code == ERR_NOT_FOUND) ||
+			      (r->req->language && err->code == ERR_INVALID));
+	r->out->no_command = !ran && r->req->kind == EXECUTION_COMMAND && err->code == ERR_INVALID;
 	return ran ? RUN_UNKNOWN : RUN_REFUSED;
 }
 
