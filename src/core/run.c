@@ -193,7 +193,8 @@ static void close_record(struct running *r)
 	struct json_object *files = NULL;
 	size_t n = 0;
 	if (alive && r->ran && !r->out->killed)
-		files = changes_end(r->c, &r->sandbox, &r->changes, &n);
+		files = changes_end(r->c, r->out->id, r->req->row->id, &r->sandbox, &r->changes,
+				    &n);
 	record_close(&r->record, files, n);
 	json_object_put(files);
 }
@@ -211,6 +212,8 @@ static int end_rows(struct running *r, const struct execution_end *end, struct e
 	if (store_begin(r->c->store, err) < 0)
 		return -1;
 	int rc = execution_finish(r->c->store, end, err);
+	if (rc == 0 && r->req->kind == EXECUTION_INSTALL)
+		rc = execution_spoil_watch(r->c->store, r->req->row->id, err);
 	if (rc == 0)
 		rc = lease_release(r->c->store, end->id, err);
 	return store_end(r->c->store, rc, err);
