@@ -107,16 +107,17 @@ static int ignore_event(void *ctx, const struct e2b_event *e)
 }
 
 /* A signal to the command alone would leave what it has started. setsid(1) runs it as the leader of
- * a group, or has a child that is one where it was a leader itself. */
+ * a group, or has a child that is one where it was a leader itself. Not every sh knows "kill --".
+ */
 static void end_group(struct running *r, const struct e2b_wait *wait)
 {
 	static const char script[] =
 		"groups=\"$1 $(cat /proc/$1/task/$1/children 2>/dev/null)\"\n"
-		"each() { for g in $groups; do kill \"$1\" -- \"-$g\" 2>/dev/null; done; }\n"
-		"alive() { for g in $groups; do kill -0 -- \"-$g\" 2>/dev/null && return; done; "
+		"each() { for g in $groups; do kill \"$1\" \"-$g\" 2>/dev/null; done; }\n"
+		"alive() { for g in $groups; do kill -0 \"-$g\" 2>/dev/null && return; done; "
 		"return 1; }\n"
 		"each -TERM\n"
-		"n=0; while [ $n -lt 20 ] && alive; do sleep 0.1; n=$((n + 1)); done\n"
+		"n=0; while [ $n -lt 100 ] && alive; do sleep 0.02; n=$((n + 1)); done\n"
 		"each -KILL\n";
 	char pid[16];
 	struct err ignored;
