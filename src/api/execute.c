@@ -12,7 +12,8 @@
 #include "core/result.h"
 #include "wire/words.h"
 
-#define COMMAND_MAX ((128u << 10) - 1) /* bytes; a kernel takes no longer word */
+#define COMMAND_MAX  ((128u << 10) - 1) /* bytes; a kernel takes no longer word */
+#define LANGUAGE_MAX 64                 /* bytes */
 
 /* What both operations take. */
 static int read_terms(struct call *c, struct json_object *o, struct order *order)
@@ -114,6 +115,10 @@ static int check_code(struct call *c, struct order *order)
 	}
 	if (order->req.language && !strcmp(order->req.language, "python"))
 		order->req.language = NULL; /* the sandbox's own context */
+	if (order->req.language && strlen(order->req.language) > LANGUAGE_MAX) {
+		answer_problem(c, BAD_REQUEST, "'language' may have %d bytes", LANGUAGE_MAX);
+		return -1;
+	}
 	if (order->req.language && order->req.context_id) {
 		answer_problem(c, BAD_REQUEST,
 			       "send 'language' or 'context_id': a context has one");
