@@ -180,6 +180,13 @@ describe('a command', SUITE, () => {
     assert.equal((await ran(session, 'kill -0 $(cat left) && echo alive')).stdout, 'alive\n', 'a command that ends by itself ends nothing else');
   });
 
+  test('it ends when nothing holds its output, and what is left of it at its limit goes on', async () => {
+    const session = g.session('held');
+    const res = await session.run({ command: 'sleep 600 & echo $! > left', timeout_secs: 1 });
+    assertProblem(res, 408, 'execution_timeout');
+    assert.equal((await ran(session, 'kill -0 $(cat left) && echo alive')).stdout, 'alive\n', 'the shell is gone, and nobody knows its group');
+  });
+
   test('stopping its sandbox ends it', async () => {
     const session = g.session('stopped');
     await session.start();
