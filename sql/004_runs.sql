@@ -20,6 +20,9 @@ CREATE TABLE envs (
 	value   TEXT    NOT NULL,
 	PRIMARY KEY (sandbox, name)
 ) STRICT, WITHOUT ROWID;
+CREATE TRIGGER envs_end AFTER UPDATE OF status ON sandboxes WHEN NEW.status = 'ended' BEGIN
+	DELETE FROM envs WHERE sandbox = NEW.id;
+END;
 
 -- How long it took to make.
 ALTER TABLE sandboxes ADD COLUMN create_ms INTEGER NOT NULL DEFAULT 0;

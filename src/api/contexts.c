@@ -28,7 +28,8 @@ static void answer_failure(struct call *c, struct sandbox_row *row, const struct
 		answer_problem(c, CONTEXT_NOT_FOUND, "this sandbox has no such context");
 	else if (err->code == ERR_INVALID)
 		answer_problem(c, BAD_REQUEST,
-			       "this sandbox's template does not run that language");
+			       "this sandbox's template does not run that language, or has no such "
+			       "'cwd'");
 	else
 		answer_err(c, err);
 }

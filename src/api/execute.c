@@ -12,7 +12,8 @@
 #include "core/result.h"
 #include "wire/words.h"
 
-#define COMMAND_MAX (128u << 10) /* bytes; a kernel takes no longer word */
+#define COMMAND_MAX  ((128u << 10) - 1) /* bytes; a kernel takes no longer word */
+#define LANGUAGE_MAX 64                 /* bytes */
 
 /* What both operations take. */
 static int read_terms(struct call *c, struct json_object *o, struct order *order)
@@ -81,15 +82,12 @@ static void run_command(struct call *c, struct order *order, const char *command
 	run_order(c, order);
 }
 
-static int read_command(struct call *c, struct json_object *o, struct order *order)
+static int check_command(struct call *c, const struct order *order)
 {
-	size_t n;
 	if (order->req.language || order->req.context_id) {
 		answer_problem(c, BAD_REQUEST, "'language' and 'context_id' go with 'code'");
 		return -1;
 	}
-	if (body_text(c, o, "cwd", &order->req.cwd, &n) < 0)
-		return -1;
 	if (order->req.cwd && *order->req.cwd != '/') {
 		answer_problem(c, BAD_PATH, "'cwd' must be absolute");
 		return -1;
@@ -99,14 +97,28 @@ static int read_command(struct call *c, struct json_object *o, struct order *ord
 
 /* ---- execute ---- */
 
-static int read_context(struct call *c, struct json_object *o, struct order *order)
+/* Where it runs. */
+static int read_place(struct call *c, struct json_object *o, struct order *order)
 {
 	size_t n;
 	if (body_text(c, o, "language", &order->req.language, &n) < 0 ||
 	    body_text(c, o, "context_id", &order->req.context_id, &n) < 0)
 		return -1;
+	return body_text(c, o, "cwd", &order->req.cwd, &n);
+}
+
+static int check_code(struct call *c, struct order *order)
+{
+	if (order->req.cwd) {
+		answer_problem(c, BAD_REQUEST, "'cwd' goes with 'command': a context has its own");
+		return -1;
+	}
 	if (order->req.language && !strcmp(order->req.language, "python"))
 		order->req.language = NULL; /* the sandbox's own context */
+	if (order->req.language && strlen(order->req.language) > LANGUAGE_MAX) {
+		answer_problem(c, BAD_REQUEST, "'language' may have %d bytes", LANGUAGE_MAX);
+		return -1;
+	}
 	if (order->req.language && order->req.context_id) {
 		answer_problem(c, BAD_REQUEST,
 			       "send 'language' or 'context_id': a context has one");
@@ -149,14 +161,14 @@ static void execute(struct call *c, struct json_object *o)
 	const char *command = NULL;
 	_free_ struct e2b_pair *envs = NULL;
 	if (read_input(c, o, &order, &command) < 0 || read_terms(c, o, &order) < 0 ||
-	    read_context(c, o, &order) < 0 || body_pairs(c, o, "envs", &envs, &order.req.nenvs) < 0)
+	    read_place(c, o, &order) < 0 || body_pairs(c, o, "envs", &envs, &order.req.nenvs) < 0)
 		return;
 	order.req.envs = envs;
-	if (!command) {
-		run_order(c, &order);
-	} else if (read_command(c, o, &order) == 0) {
+	if (command && check_command(c, &order) == 0) {
 		order.req.kind = EXECUTION_COMMAND;
 		run_command(c, &order, command);
+	} else if (!command && check_code(c, &order) == 0) {
+		run_order(c, &order);
 	}
 }
 

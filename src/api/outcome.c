@@ -44,6 +44,29 @@ static void say(char *out, size_t size, const char *what, const struct run_repor
 			 : "the sandbox lives on");
 }
 
+/* Of what never ran: which problem it is, and what is said of it. */
+static enum problem explain_refusal(const struct run_report *report, const struct err *err,
+				    char *detail, size_t size)
+{
+	if (report->no_context && err->code == ERR_NOT_FOUND) {
+		snprintf(detail, size, "this sandbox has no such context");
+		return CONTEXT_NOT_FOUND;
+	}
+	if (report->no_context) {
+		snprintf(detail, size, "this sandbox's template does not run that language");
+		return BAD_REQUEST;
+	}
+	if (report->no_command) {
+		snprintf(detail, size,
+			 "the sandbox has no such 'cwd', or takes no command of so many words");
+		return BAD_REQUEST;
+	}
+	if (!report->no_interpreter)
+		return err->code ? problem_of(err) : PROVIDER_ERROR;
+	snprintf(detail, size, "this sandbox's template runs no code; use 'command'");
+	return NO_INTERPRETER;
+}
+
 /* Which problem it is, and what is said of it. RUN_ENDED is none. */
 static enum problem explain(struct call *c, const struct run_report *report, const struct err *err,
 			    char *detail, size_t size)
@@ -77,19 +100,7 @@ static enum problem explain(struct call *c, const struct run_report *report, con
 		return COMPLETION_UNKNOWN;
 	case RUN_REFUSED:
 		snprintf(c->inner, sizeof c->inner, "%s", err->text);
-		if (report->no_context && err->code == ERR_NOT_FOUND) {
-			snprintf(detail, size, "this sandbox has no such context");
-			return CONTEXT_NOT_FOUND;
-		}
-		if (report->no_context) {
-			snprintf(detail, size,
-				 "this sandbox's template does not run that language");
-			return BAD_REQUEST;
-		}
-		if (!report->no_interpreter)
-			return err->code ? problem_of(err) : PROVIDER_ERROR;
-		snprintf(detail, size, "this sandbox's template runs no code; use 'command'");
-		return NO_INTERPRETER;
+		return explain_refusal(report, err, detail, size);
 	case RUN_LEFT: /* read back later: for whoever asks, it was cancelled */
 		snprintf(detail, size, "its client went away");
 		return CANCELLED;

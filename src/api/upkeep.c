@@ -56,6 +56,15 @@ void op_envs(struct call *c)
 	json_object_put(all);
 }
 
+/* A call to the provider failed. */
+static void answer_failure(struct call *c, struct sandbox_row *row, const struct err *err)
+{
+	if (call_lost(c, row))
+		answer_problem(c, SANDBOX_NOT_FOUND, "it is gone; start a new one");
+	else
+		answer_err(c, err);
+}
+
 /* ---- keepalive ---- */
 
 static void keep_alive(struct call *c, int64_t secs)
@@ -65,9 +74,11 @@ static void keep_alive(struct call *c, int64_t secs)
 	struct err err = { 0 };
 	if (call_existing(c, &row) < 0)
 		return;
-	if (sandbox_extend(core->store, row.id, 0, clock_real_us() + secs * SECOND_US, &err) < 0 ||
-	    deadman_renew(core, &row, (int)secs, &err) < 0 ||
-	    sandbox_get(core->store, row.id, &row, &err) < 0)
+	if (sandbox_extend(core->store, row.id, 0, clock_real_us() + secs * SECOND_US, &err) < 0)
+		answer_err(c, &err);
+	else if (deadman_renew(core, &row, (int)secs, &err) < 0)
+		answer_failure(c, &row, &err);
+	else if (sandbox_get(core->store, row.id, &row, &err) < 0)
 		answer_err(c, &err);
 	else
 		answer_json(c, 200, sandbox_json(&row));
@@ -115,14 +126,9 @@ void op_metrics(struct call *c)
 	if (call_existing(c, &row) < 0)
 		return;
 	session_address(&row, &sb);
-	if (e2b_usage(c->w->core.e2b, &sb, &usage, NULL, &err) < 0) {
-		if (call_lost(c, &row))
-			answer_problem(c, SANDBOX_NOT_FOUND, "it is gone; start a new one");
-		else
-			answer_err(c, &err);
-		return;
-	}
-	if (execution_count(c->w->core.store, row.id, &executions, &err) < 0)
+	if (e2b_usage(c->w->core.e2b, &sb, &usage, NULL, &err) < 0)
+		answer_failure(c, &row, &err);
+	else if (execution_count(c->w->core.store, row.id, &executions, &err) < 0)
 		answer_err(c, &err);
 	else
 		answer_json(c, 200, usage_json(&usage, &row, executions));

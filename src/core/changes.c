@@ -12,18 +12,19 @@
 #include "e2b/watch.h"
 
 #define HOME       "/home/user"
-#define HEARD_MAX  20000 /* changes of one execution; more, and it is not known what changed */
+#define HEARD_MAX  50000 /* changes of one execution; more, and it is not known what changed */
 #define HEARD_ADD  64    /* room is made for so many more */
-#define NAMES_MAX  (96u << 10)   /* bytes of names given to one stat(1) */
+#define NAMES_MAX  1000  /* names given to one stat(1) */
+#define NAMES_SIZE (96u << 10)   /* bytes of them */
 #define ANSWER_MAX (1024u << 10) /* bytes of its answer */
 #define STAT_SECS  30
 #define FRESH_US   (2 * SECOND_US)
 
-/* What was heard of a path: one change, and after fold() all of them together. */
+/* What was heard of a path: one change, and after fold() the first of all. */
 struct heard {
 	char *name; /* relative to HOME */
 	size_t order;
-	enum e2b_change_type first, last;
+	enum e2b_change_type first;
 	int64_t size; /* -1: it is not there */
 };
 
@@ -85,6 +86,9 @@ static int hear(void *ctx, const struct e2b_change *change)
 	if (change->type == E2B_CHANGE_OTHER || change->type == E2B_CHMODDED ||
 	    !strcmp(change->name, "."))
 		return 0;
+	/* What is made is mostly written at once. */
+	if (h->n && !strcmp(h->all[h->n - 1].name, change->name))
+		return 0;
 	if (h->n % HEARD_ADD == 0) {
 		void *more = h->n < HEARD_MAX ? realloc(h->all, (h->n + HEARD_ADD) * sizeof *h->all)
 					      : NULL;
@@ -92,11 +96,9 @@ static int hear(void *ctx, const struct e2b_change *change)
 			return -1;
 		h->all = more;
 	}
-	h->all[h->n] = (struct heard){ .name = strdup(change->name),
-				       .order = h->n,
-				       .first = change->type,
-				       .last = change->type,
-				       .size = -1 };
+	h->all[h->n] = (struct heard){
+		.name = strdup(change->name), .order = h->n, .first = change->type, .size = -1
+	};
 	if (!h->all[h->n].name)
 		return -1;
 	h->n++;
@@ -118,12 +120,10 @@ static void fold(struct hearing *h)
 		return;
 	qsort(h->all, h->n, sizeof *h->all, by_name);
 	for (size_t i = 1; i < h->n; i++) {
-		if (strcmp(h->all[n].name, h->all[i].name) != 0) {
+		if (strcmp(h->all[n].name, h->all[i].name) != 0)
 			h->all[++n] = h->all[i];
-			continue;
-		}
-		h->all[n].last = h->all[i].last;
-		free(h->all[i].name);
+		else
+			free(h->all[i].name);
 	}
 	h->n = n + 1;
 }
@@ -144,13 +144,17 @@ static void take_line(struct heard *all, size_t n, size_t *at, const char *line)
 	long long size;
 	unsigned mode;
 	int used = 0;
-	if (sscanf(line, "%lld %x %n", &size, &mode, &used) != 2 || !used)
+	/* The blank behind the mode is one: a name may begin with more. */
+	if (sscanf(line, "%lld %x%n", &size, &mode, &used) != 2 || !used || line[used++] != ' ')
 		return;
-	while (*at < n && strcmp(all[*at].name, line + used) != 0)
-		++*at;
+	size_t i = *at;
+	while (i < n && strcmp(all[i].name, line + used) != 0)
+		i++;
+	if (i == n)
+		return;
 	/* A folder is as if it were not there: its files are told by themselves. */
-	if (*at < n)
-		all[(*at)++].size = S_ISDIR(mode) ? -2 : size;
+	all[i].size = S_ISDIR(mode) ? -2 : size;
+	*at = i + 1;
 }
 
 static int gather(void *ctx, const struct e2b_event *e)
@@ -188,7 +192,7 @@ static int look(struct core *c, const struct e2b_sandbox *sb, struct hearing *h,
 {
 	for (size_t i = 0, n; i < h->n; i += n) {
 		size_t bytes = 0;
-		for (n = 0; i + n < h->n && (!n || bytes < NAMES_MAX); n++)
+		for (n = 0; i + n < h->n && n < NAMES_MAX && (!n || bytes < NAMES_SIZE); n++)
 			bytes += strlen(h->all[i + n].name) + 1;
 		if (stat_some(c, sb, h->all + i, n, err) < 0)
 			return -1;
@@ -233,8 +237,20 @@ static struct json_object *list(const struct hearing *h, size_t *total)
 	return all;
 }
 
-struct json_object *changes_end(struct core *c, const struct e2b_sandbox *sb,
-				const struct changes *changes, size_t *total)
+/* One that could not be read is not asked again. */
+static void let_go(struct core *c, const char *execution_id, int64_t sandbox,
+		   const struct e2b_sandbox *sb, const struct execution_watch *w)
+{
+	const struct e2b_wait wait = core_patience(c);
+	struct err ignored;
+	e2b_watch_remove(c->e2b, sb, w->id, &wait, &ignored);
+	if (w->shared)
+		execution_set_watcher(c->store, execution_id, sandbox, "", &ignored);
+}
+
+struct json_object *changes_end(struct core *c, const char *execution_id, int64_t sandbox,
+				const struct e2b_sandbox *sb, const struct changes *changes,
+				size_t *total)
 {
 	const struct e2b_wait wait = core_patience(c);
 	struct hearing h = { 0 };
@@ -249,7 +265,7 @@ struct json_object *changes_end(struct core *c, const struct e2b_sandbox *sb,
 			o = list(&h, total);
 	}
 	forget(&h);
-	if (!changes->watch.shared)
-		e2b_watch_remove(c->e2b, sb, changes->watch.id, &wait, &ignored);
+	if (!o || !changes->watch.shared)
+		let_go(c, execution_id, sandbox, sb, &changes->watch);
 	return o;
 }

@@ -25,7 +25,8 @@ void changes_begin(struct core *c, const char *execution_id, int64_t sandbox,
 
 /* What has changed: an array of {path, size, change}, or NULL when that is not known. *total is how
  * many there were. */
-struct json_object *changes_end(struct core *c, const struct e2b_sandbox *sb,
-				const struct changes *changes, size_t *total);
+struct json_object *changes_end(struct core *c, const char *execution_id, int64_t sandbox,
+				const struct e2b_sandbox *sb, const struct changes *changes,
+				size_t *total);
 
 #endif

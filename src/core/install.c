@@ -203,6 +203,7 @@ static const struct {
 } causes[] = {
 	{ "No space left on device", "NoSpace", "the sandbox's disk is full" },
 	{ "Disk quota exceeded", "NoSpace", "the sandbox's disk is full" },
+	{ "No usable temporary directory", "NoSpace", "the sandbox's disk is full" },
 	{ "Temporary failure in name resolution", "NoNetwork",
 	  "the sandbox cannot reach the package index: it has no network" },
 	{ "Name or service not known", "NoNetwork",

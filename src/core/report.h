@@ -25,9 +25,10 @@ struct run_report {
 	char id[EXECUTION_ID];
 	enum run_end end;
 	enum execution_state state;
-	bool not_run;        /* the sandbox was gone before anything ran: another may be tried */
+	bool not_run;        /* the sandbox was gone or paused before anything ran: try again */
 	bool no_interpreter; /* RUN_REFUSED: nothing in this sandbox runs code, only commands */
 	bool no_context;     /* RUN_REFUSED: there is no such context, or no such language */
+	bool no_command;     /* RUN_REFUSED: the sandbox takes no such command or cwd */
 	bool log_lost;       /* the event log could not be written in part */
 	bool restarted;      /* it could not be interrupted; its context's variables are lost */
 	bool killed;         /* nor could its context be restarted: its sandbox was ended */

@@ -117,7 +117,7 @@ static void end_group(struct running *r, const struct e2b_wait *wait)
 		"alive() { for g in $groups; do kill -0 \"-$g\" 2>/dev/null && return; done; "
 		"return 1; }\n"
 		"each -TERM\n"
-		"n=0; while [ $n -lt 20 ] && alive; do sleep 0.1; n=$((n + 1)); done\n"
+		"n=0; while [ $n -lt 100 ] && alive; do sleep 0.02; n=$((n + 1)); done\n"
 		"each -KILL\n";
 	char pid[16];
 	struct err ignored;
@@ -170,15 +170,18 @@ static enum run_end judge(struct running *r, const struct err *err)
 	const bool late = err->code == ERR_TIMEOUT && (r->req->argv || !r->accepted) &&
 			  last.why != E2B_WHY_NOT_SENT;
 	const bool ran = r->ran || (r->asked && (cut || late));
-	if ((gone || cut || ran) && session_check(r->c, r->req->row, &lost, &ignored) == 0 &&
-	    lost) {
-		r->out->not_run = !ran;
-		/* Who ended it is in its row: it may have been one of us. */
+	const bool known =
+		(gone || cut || ran) && session_check(r->c, r->req->row, &lost, &ignored) == 0;
+	/* One that had been paused goes on again. */
+	r->out->not_run = known && !ran && (lost || gone);
+	/* Who ended it is in its row: it may have been one of us. */
+	if (known && lost)
 		return running_sandbox_ended(r, &end) ? end : RUN_LOST;
-	}
 	r->out->no_interpreter = !ran && !r->req->argv && last.why == E2B_WHY_PORT_CLOSED;
-	r->out->no_context = !ran && ((r->req->context_id && err->code == ERR_NOT_FOUND) ||
-				      (r->req->language && err->code == ERR_INVALID));
+	r->out->no_context = !ran && !gone &&
+			     ((r->req->context_id && err->code == ERR_NOT_FOUND) ||
+			      (r->req->language && err->code == ERR_INVALID));
+	r->out->no_command = !ran && r->req->kind == EXECUTION_COMMAND && err->code == ERR_INVALID;
 	return ran ? RUN_UNKNOWN : RUN_REFUSED;
 }
 
@@ -191,7 +194,8 @@ static void close_record(struct running *r)
 	struct json_object *files = NULL;
 	size_t n = 0;
 	if (alive && r->ran && !r->out->killed)
-		files = changes_end(r->c, &r->sandbox, &r->changes, &n);
+		files = changes_end(r->c, r->out->id, r->req->row->id, &r->sandbox, &r->changes,
+				    &n);
 	record_close(&r->record, files, n);
 	json_object_put(files);
 }
@@ -211,6 +215,8 @@ static int end_rows(struct running *r, const struct execution_end *end, struct e
 	if (store_begin(r->c->store, err) < 0)
 		return -1;
 	int rc = execution_finish(r->c->store, end, err);
+	if (rc == 0 && r->req->kind == EXECUTION_INSTALL)
+		rc = execution_spoil_watch(r->c->store, r->req->row->id, err);
 	if (rc == 0)
 		rc = lease_release(r->c->store, end->id, err);
 	return store_end(r->c->store, rc, err);

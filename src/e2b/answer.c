@@ -152,8 +152,9 @@ int answer_fail(enum plane plane, const char *what, int status, const char *body
 		*why = E2B_WHY_NO_SANDBOX;
 	} else if (plane == PLANE_DATA && status == 502 && strstr(message, "port is not open")) {
 		*why = E2B_WHY_PORT_CLOSED;
-	} else if (plane == PLANE_DATA && status == 500 &&
-		   strstr(message, "Failed to create context")) {
+	} else if (plane == PLANE_DATA &&
+		   (status == 501 ||
+		    (status == 500 && strstr(message, "Failed to create context")))) {
 		code = ERR_INVALID; /* there is no such language, and nothing has run */
 	} else if (plane == PLANE_DATA && status == 409) {
 		code = ERR_UNAVAILABLE; /* "still transitioning": it says nothing of the request */

@@ -31,11 +31,12 @@ static int call_contexts(struct e2b *c, const struct e2b_sandbox *sb, const char
 static int read_context(struct json_object *o, struct e2b_context *out, struct err *err)
 {
 	struct e2b_context context = { 0 };
+	const char *cwd = json_text(o, "cwd"); /* any name that a directory may have */
 	if (json_copy(o, "id", context.id, sizeof context.id) < 0 ||
 	    json_copy(o, "language", context.language, sizeof context.language) < 0 ||
-	    json_copy(o, "cwd", context.cwd, sizeof context.cwd) < 0 ||
-	    address_check_id(context.id, NULL) < 0)
+	    address_check_id(context.id, NULL) < 0 || (cwd && strlen(cwd) >= sizeof context.cwd))
 		return err_set(err, ERR_INTERNAL, "a context with fields that cannot be used");
+	snprintf(context.cwd, sizeof context.cwd, "%s", cwd ? cwd : "");
 	*out = context;
 	return 0;
 }

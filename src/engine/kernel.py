@@ -83,6 +83,7 @@ KEY = {
     "text/plain": "text", "text/html": "html", "text/markdown": "markdown", "image/svg+xml": "svg",
     "image/png": "png", "image/jpeg": "jpeg", "application/pdf": "pdf", "text/latex": "latex",
     "application/json": "json", "application/javascript": "javascript", "e2b/data": "data",
+    "e2b/chart": "chart",
 }
 BASE64 = ("image/png", "image/jpeg", "application/pdf")
 
@@ -182,7 +183,7 @@ def mime_value(mime, value):
         if mime in BASE64 or not mime.startswith(("text/", "application/j", "image/svg")):
             return binascii.b2a_base64(value, newline=False).decode("ascii")
         return value.decode("utf-8", "replace")
-    if KEY.get(mime, "json") in ("json", "data"):
+    if KEY.get(mime, "json") in ("json", "data", "chart"):
         return value
     value = text_of(value)
     if mime in BASE64:

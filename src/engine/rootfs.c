@@ -139,13 +139,17 @@ static int write_etc(const struct rootfs *r, struct err *err)
 		". /etc/bash.bashrc\ntrue\n";
 	static const char nsswitch[] = "passwd: files\ngroup: files\nhosts: files dns\n";
 	char pip[256];
+	/* Without a network the wheels are all that there is; without those pip shall find out soon
+	 * that it reaches nothing, and say so. */
+	const char *index = r->internet     ? ""
+			    : r->wheelhouse ? "no-index = true\n"
+					    : "retries = 1\n";
 	/* Debian's pip refuses to touch the system's packages; the user's own folder is what it may
 	 * fill. */
 	snprintf(pip, sizeof pip,
 		 "[global]\nbreak-system-packages = true\ndisable-pip-version-check = true\n"
 		 "root-user-action = ignore\n%s%s[install]\nuser = true\n",
-		 r->wheelhouse ? "find-links = " ROOTFS_WHEELS "\n" : "",
-		 r->internet ? "" : "no-index = true\n");
+		 r->wheelhouse ? "find-links = " ROOTFS_WHEELS "\n" : "", index);
 	const struct {
 		const char *path, *text;
 	} files[] = {

@@ -60,7 +60,7 @@ struct execution_watch {
 int execution_watch(struct store *s, const char *id, int64_t sandbox, struct execution_watch *out,
 		    struct err *err);
 
-/* Files of the sandbox were changed by something that is no execution. */
+/* Files of the sandbox were changed by something whose changes nobody wants to know. */
 int execution_spoil_watch(struct store *s, int64_t sandbox, struct err *err);
 int execution_set_watcher(struct store *s, const char *id, int64_t sandbox, const char *watcher,
 			  struct err *err);

@@ -86,18 +86,42 @@ describe('bad input', SUITE, () => {
     ...['', '1A', 'A B', 'A=B', 'A-B', 'é', 'A\n', 'x'.repeat(129)].map((k) => ({ [k]: 'x' })),
     MANY(101),
   ];
+  const CODE = { code: '1' };
+  const COMMAND = { command: 'true' };
   const FIELDS = [
     ['start', 'sandbox_type', 'bad_request', [...NUMBERS_AND_SUCH, [], {}, ['custom'], '', 'x', 'CUSTOM', ' custom', 'custom\0', 'x'.repeat(60_000)]],
     ['start', 'envs', 'bad_request', PAIRS],
     ['start', 'metadata', 'bad_request', [...PAIRS, { sandgate_nonce: 'x' }, { sandgate_: 'x' }]],
     ['execute', 'code', 'bad_request', [...NUMBERS_AND_SUCH, undefined, null, [], {}, ['1'], { code: '1' }, 'a\0b', '\0']],
+    ['execute', 'command', 'bad_request', [...NUMBERS_AND_SUCH, undefined, null, [], {}, ['ls'], { command: 'ls' }, 'a\0b', '\0']],
+    ['execute', 'language', 'bad_request', [...NUMBERS_AND_SUCH, [], {}, ['python'], 'a\0b', 'x'.repeat(65), 'x'.repeat(60_000)], CODE],
+    ['execute', 'context_id', 'bad_request', [...NUMBERS_AND_SUCH, [], {}, ['x'], 'a\0b'], CODE],
+    ['execute', 'context_id', 'context_not_found', ['', ' ', 'a b', '../x', 'é', 'x'.repeat(129), 'x'.repeat(60_000)], CODE],
+    ['execute', 'cwd', 'bad_request', [...NUMBERS_AND_SUCH, [], {}, ['/'], '/a\0b'], COMMAND],
+    ['execute', 'cwd', 'bad_path', ['', 'x', '../x', '~', 'x'.repeat(60_000)], COMMAND],
+    ['execute', 'envs', 'bad_request', PAIRS, COMMAND],
+    ...['execute', 'install'].flatMap((op) => [
+      [op, 'timeout_secs', 'bad_request', [0, -1, 1.5, 301, 1e300, true, false, '', '5', [], {}, '\0'], { ...CODE, packages: ['x'] }],
+      [op, 'detach', 'bad_request', [0, 1, -1.5, '', 'true', [], {}, '\0'], { ...CODE, packages: ['x'] }],
+    ]),
+    ['contexts', 'language', 'bad_request', [...NUMBERS_AND_SUCH, [], {}, ['python'], 'a\0b']],
+    ['contexts', 'cwd', 'bad_request', [...NUMBERS_AND_SUCH, [], {}, ['/'], '/a\0b']],
+    ['contexts', 'cwd', 'bad_path', ['', 'x', '../x', '~', `/${'x'.repeat(1024)}`, 'x'.repeat(60_000)]],
+    ['keepalive', 'secs', 'bad_request', [undefined, null, 0, -1, 1.5, 3601, 1e300, true, false, '', '5', [], {}, '\0']],
     ['install', 'packages', 'bad_request', [...NUMBERS_AND_SUCH, undefined, null, 'requests', {}, { 0: 'requests' }, ['x\0y'], ['\0']]],
   ];
-  for (const [op, field, code, values] of FIELDS)
-    test(`${op}: '${field}' that is missing, of another type, empty, huge or with a NUL`, async () => {
-      for (const value of values) await refused(op, { json: { [field]: value } }, 400, code);
+  for (const [op, field, code, values, besides] of FIELDS)
+    test(`${op}: '${field}' that is missing, of another type, empty, huge or with a NUL: ${code}`, async () => {
+      const status = code === 'context_not_found' ? 404 : 400;
+      for (const value of values) await refused(op, { json: { ...besides, [field]: value } }, status, code);
       await assertUnharmed();
     });
+
+  test("envs: the body is the object of names and values, which has what 'envs' of start may have", async () => {
+    for (const json of PAIRS) await refused('envs', { json }, 400, 'bad_request');
+    assertProblem(await g.session('live').envs({ A: 'x'.repeat((32 << 10) + 1) }), 400, 'bad_request');
+    await assertUnharmed();
+  });
 
   test('a field that is null is one that is missing', async () => {
     const res = await g.session('live').start({ sandbox_type: null, envs: null, metadata: null });
@@ -119,7 +143,7 @@ describe('bad input', SUITE, () => {
 
   // ------------------------------------------------------------------------------------------------------------ bodies
 
-  const OPS_WITH_JSON = ['start', 'execute', 'install'];
+  const OPS_WITH_JSON = ['start', 'execute', 'install', 'contexts', 'envs', 'keepalive'];
   const BODIES = {
     text: 'x',
     'one brace': '{',
@@ -159,7 +183,11 @@ describe('bad input', SUITE, () => {
   };
   for (const [what, body] of Object.entries(BODIES))
     test(`a body that is no object of JSON: ${what}`, async () => {
-      for (const op of OPS_WITH_JSON) await refused(op, { body, headers: { 'content-type': 'application/json' } }, 400, 'bad_request', what);
+      for (const op of OPS_WITH_JSON) {
+        const late = op === 'keepalive' && Buffer.byteLength(body) > 4 * KIB;
+        const [status, code] = late ? [413, 'too_large'] : [400, 'bad_request'];
+        await refused(op, { body, headers: { 'content-type': 'application/json' } }, status, code, what);
+      }
       const [status, code] = Buffer.byteLength(body) > LOGIN_MAX ? [413, 'too_large'] : [400, 'bad_request'];
       assertProblem(await g.call('POST', '/api/v1/login', { body, token: null }), status, code);
       await assertUnharmed();
@@ -199,12 +227,14 @@ describe('bad input', SUITE, () => {
   // ------------------------------------------------------------------------------------------------------------ sizes
 
   const LIMITS = { start: 64 * KIB, stop: 64 * KIB, install: 64 * KIB, execute: 4096 * KIB };
+  Object.assign(LIMITS, { contexts: 64 * KIB, envs: 1024 * KIB, keepalive: 4 * KIB, 'contexts/x/restart': 4 * KIB });
   for (const [op, limit] of Object.entries(LIMITS))
     test(`${op}: a body past its limit`, async () => {
-      const text = { execute: '{"code":"kept"}', install: '{"packages":[]}' }[op] ?? '{}';
+      const text = { execute: '{"code":"kept"}', install: '{"packages":[]}', keepalive: '{"secs":1}' }[op] ?? '{}';
+      const ok = { contexts: 201, envs: 204, 'contexts/x/restart': 404 }[op] ?? 200;
       if (op !== 'stop')
         for (const body of [padded(text, limit), pieces(padded(text, limit))])
-          assert.equal((await g.call('POST', at('live', op), { body })).status, 200, 'just at the limit');
+          assert.equal((await g.call('POST', at('live', op), { body })).status, ok, 'just at the limit');
       for (const size of [limit + 1, limit + 100_000, NGINX_MAX]) await refused(op, { body: padded(text, size) }, 413, 'too_large', size);
       for (const session of ['live', 'none'])
         assertProblem(await g.call('POST', at(session, op), { body: pieces(padded(text, limit + 1)) }), 413, 'too_large');
@@ -290,7 +320,9 @@ describe('bad input', SUITE, () => {
     const known = ['/', '/favicon.ico', '/index.html', '/healthz/', '/healthz/x', '/HEALTHZ', '/api', '/api/', '/api/v1', '/api/v1/', '/api/v2/x'];
     known.push('/api/v1/session', '/api/v1/session/live', '/api/v1/session/live/', '/api/v1/session/live/sandbox', '/api/v1/sandboxes');
     known.push(at('live', ''), at('live', 'START'), at('live', 'start/'), at('live', 'start/x'), at('live', 'starts'), at('live', 'star'));
-    known.push(at('live', 'executions'), at('live', 'pause'), at('live', '%73tart'), '/API/v1/session/live/sandbox/status');
+    known.push(at('live', 'executions/x/y'), at('live', 'executions/x/events/'), at('live', 'executions/x/'));
+    known.push(at('live', 'contexts/x/restart/'), at('live', 'contexts/x/y'), at('live', 'contexts/x/'), at('live', 'envs/x'), at('live', 'keepalive/'));
+    known.push(at('live', 'metrics/x'), at('live', 'pause'), at('live', '%73tart'), '/API/v1/session/live/sandbox/status');
     known.push('/api/v1/Session/live/sandbox/status', '/api/v1/login/', '/api/v1/openapi.json', '/metrics', '//healthz', '/./healthz');
     for (const target of known)
       for (const method of ['GET', 'POST', 'DELETE']) {
@@ -298,6 +330,14 @@ describe('bad input', SUITE, () => {
         assert.equal(res.status, 404, `${method} ${target}: ${res.text}`);
         assertProblem(res, 404, 'no_such_route');
       }
+    await assertUnharmed();
+  });
+
+  test('executions and contexts without an id', async () => {
+    for (const target of ['executions/', 'executions//events']) assertProblem(await wire('GET', at('live', target)), 404, 'execution_not_found');
+    assertProblem(await wire('DELETE', at('live', 'executions/')), 404, 'execution_not_found');
+    assertProblem(await wire('DELETE', at('live', 'contexts/')), 404, 'context_not_found');
+    assertProblem(await wire('POST', at('live', 'contexts//restart'), { body: '' }), 404, 'context_not_found');
     await assertUnharmed();
   });
 
@@ -311,6 +351,15 @@ describe('bad input', SUITE, () => {
       [at('live', 'execute'), 'POST'],
       [at('live', 'install'), 'POST'],
       [at('live', 'upload'), 'POST'],
+      [at('live', 'executions'), 'GET, HEAD'],
+      [at('live', 'executions/x'), 'GET, HEAD, DELETE'],
+      [at('live', 'executions/x/events'), 'GET, HEAD'],
+      [at('live', 'contexts'), 'GET, HEAD, POST'],
+      [at('live', 'contexts/x'), 'DELETE'],
+      [at('live', 'contexts/x/restart'), 'POST'],
+      [at('live', 'envs'), 'POST'],
+      [at('live', 'keepalive'), 'POST'],
+      [at('live', 'metrics'), 'GET, HEAD'],
       ['/api/v1/login', 'POST'],
       ['/api/v1/logout', 'POST'],
       ['/healthz', 'GET, HEAD'],

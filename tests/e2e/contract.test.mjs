@@ -64,9 +64,29 @@ describe('the contract', SUITE, () => {
       truncated: false,
       stdout_bytes: 14,
       stderr_bytes: 0,
+      files_changed: [],
       generation: 1,
       state_lost: false,
     });
+  });
+
+  test('commands, executions, contexts, variables and time, in both dialects', async () => {
+    for (const dialect of ['A', 'B']) {
+      const s = g.session(`more-${dialect}`, { dialect });
+      assert.equal((await s.envs({ NAME: 'x' })).status, 204);
+      const run = (await s.run({ command: 'echo $NAME > f; cat f; exit 3', cwd: '/home/user' })).json;
+      assert.deepEqual([run.output, run.exit_code, run.files_changed], ['x\n', 3, [{ path: '/home/user/f', size: 2, change: 'created' }]]);
+      const [execution] = (await s.executions()).json.executions;
+      assert.deepEqual([execution.execution_id, execution.kind, execution.state], [run.execution_id, 'command', 'failed']);
+      assert.equal((await s.execution(run.execution_id)).json.result.output, 'x\n');
+      assert.equal((await (await s.follow(run.execution_id)).end()).data.exit_code, 3);
+      assert.equal((await s.cancel(run.execution_id)).json.state, 'failed', 'what has ended stays as it is');
+      const { context_id } = (await s.createContext({ language: 'bash' })).json;
+      assert.equal((await s.run({ code: 'echo $NAME', context_id })).json.output, 'x\n');
+      assert.equal((await (await s.stream({ code: '1 + 1' })).end()).data.text, '2');
+      assert.equal((await s.keepalive({ secs: 60 })).json.status, 'running');
+      assert.equal((await s.metrics()).json.executions, 3);
+    }
   });
 
   test('an expression gives its text', async () => {

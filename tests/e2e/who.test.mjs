@@ -24,6 +24,17 @@ const OPERATIONS = [
   { op: 'upload', method: 'POST', scope: 'write', pool: 'exec', query: '?path=/home/user/upload', ...form('walk.txt', 'walked'), ok: 200 },
   { op: 'download', method: 'GET', scope: 'read', pool: 'exec', query: `?path=${FILE}`, ok: 200 },
   { op: 'files', method: 'GET', scope: 'read', pool: 'exec', query: '?path=/home/user', ok: 200 },
+  { op: 'executions', method: 'GET', scope: 'read', pool: 'quick', ok: 200 },
+  { op: 'execution', at: 'executions/{id}', method: 'GET', scope: 'read', pool: 'quick', ok: 404 },
+  { op: 'events', at: 'executions/{id}/events', method: 'GET', scope: 'read', pool: 'exec', ok: 404 },
+  { op: 'cancel', at: 'executions/{id}', method: 'DELETE', scope: 'run', pool: 'exec', ok: 404 },
+  { op: 'contexts', method: 'GET', scope: 'read', pool: 'exec', ok: 200 },
+  { op: 'context_create', at: 'contexts', method: 'POST', scope: 'run', pool: 'exec', json: {}, ok: 201 },
+  { op: 'context_restart', at: 'contexts/{id}/restart', method: 'POST', scope: 'run', pool: 'exec', ok: 404 },
+  { op: 'context_remove', at: 'contexts/{id}', method: 'DELETE', scope: 'run', pool: 'exec', ok: 404 },
+  { op: 'envs', method: 'POST', scope: 'run', pool: 'exec', json: { HIDDEN: 'a-value-of-the-environment' }, ok: 204 },
+  { op: 'keepalive', method: 'POST', scope: 'run', pool: 'exec', json: { secs: 5 }, ok: 200 },
+  { op: 'metrics', method: 'GET', scope: 'read', pool: 'exec', ok: 200 },
 ];
 
 // The walk. A route of the table that is not in here fails the first test below.
@@ -34,14 +45,25 @@ const WALK = [
   { method: 'POST', path: '/api/v1/login', who: 'anyone', scope: '-', pool: 'quick', ok: 400 },
   { method: 'POST', path: '/api/v1/logout', who: 'anyone', scope: '-', pool: 'quick', ok: 204 },
   ...[A, B].flatMap((base) =>
-    OPERATIONS.map((o) => ({ ...o, path: base + o.op, base, who: 'user', ok: typeof o.ok === 'object' ? o.ok[base] : o.ok })),
+    OPERATIONS.map((o) => ({ ...o, path: base + (o.at ?? o.op), base, who: 'user', ok: typeof o.ok === 'object' ? o.ok[base] : o.ok })),
   ),
 ];
 const OF_USERS = WALK.filter((r) => r.who === 'user');
-const AUDITED = new Set(['start', 'stop', 'execute', 'install', 'upload', 'download']);
+const AUDITED = new Set(['start', 'stop', 'execute', 'install', 'upload', 'download', 'cancel', 'envs', 'keepalive']);
+for (const what of ['create', 'restart', 'remove']) AUDITED.add(`context_${what}`);
+
+const NEED_ONE = ['download', 'files', 'contexts', 'context_restart', 'context_remove', 'keepalive', 'metrics']; // a sandbox
 
 const titleOf = (route) => `${route.method} ${route.path}`;
-const addressOf = (route, session = 'walk') => route.path.replace('{session}', session) + (route.query ?? '');
+const addressOf = (route, session = 'walk') => route.path.replace('{session}', session).replace('{id}', 'x_none') + (route.query ?? '');
+
+/** Which operation an address is, by the walk's own table. */
+function operationAt(method, target) {
+  const [, segment, at] = target.match(/^\/api\/v1\/sessions?\/([^/]+)\/sandbox\/([^?]+)/) ?? [];
+  const fits = (o) => new RegExp(`^${(o.at ?? o.op).replace('{id}', '[^/]+')}$`).test(at);
+  const found = OPERATIONS.find((o) => fits(o) && (o.method === method || method === 'HEAD'));
+  return { session: segment && decodeURIComponent(segment), op: found?.op ?? at?.match(/^\w+/)[0] };
+}
 
 describe('who may', SUITE, () => {
   let g;
@@ -86,8 +108,7 @@ describe('who may', SUITE, () => {
   async function ask(method, target, { who = '', token: bearer = null, ...options } = {}) {
     const res = await g.call(method, target, { token: bearer, ...options });
     assert.match(res.headers['x-request-id'], ID, 'one id, and it is nginx\'s'); // two would be joined with a comma
-    const [, segment, op] = target.match(/^\/api\/v1\/sessions?\/([^/]+)\/sandbox\/(\w+)/) ?? [];
-    const session = segment && decodeURIComponent(segment);
+    const { session, op } = operationAt(method, target);
     const code = res.status < 400 ? 'ok' : res.json.code;
     seen.push({ id: res.headers['x-request-id'], target, status: res.status, who, session, op, code });
     return res;
@@ -152,19 +173,20 @@ describe('who may', SUITE, () => {
 
   test('another user meets nothing of the session, and cannot end it', async () => {
     const alices = (await walk(OF_USERS[0], { token: token.alice, who: 'alice' })).json;
-    await g.session('walk', { token: token.alice }).execute('mine = 1');
+    const { execution_id } = (await g.session('walk', { token: token.alice }).execute('mine = 1')).json;
     const bobs = [];
     for (const route of OF_USERS) {
       const as = { token: token.bob, who: 'bob', deadline: 120_000 };
-      if (['start', 'execute', 'upload'].includes(route.op)) await g.session('walk', { token: token.bob }).stop();
+      if (['start', 'execute', 'upload', 'context_create', 'envs'].includes(route.op)) await g.session('walk', { token: token.bob }).stop();
       const res = await walk(route, as);
       const none = { [A]: 'null', [B]: '{"exists":false,"info":null}' }[route.base];
       if (route.op === 'start') bobs.push(res.json.sandbox_id);
       else if (route.op === 'status') assert.equal(res.text.trim(), none);
       else if (route.op === 'execute')
         assert.match((await g.session('walk', { token: token.bob }).execute('mine')).json.error, /NameError/, 'another kernel');
-      else if (route.op === 'upload') await g.session('walk', { token: token.bob }).stop();
-      else if (route.op === 'download' || route.op === 'files') assertProblem(res, 404, 'sandbox_not_found', /^Sandbox not found/);
+      else if (['upload', 'context_create', 'envs'].includes(route.op)) await g.session('walk', { token: token.bob }).stop();
+      else if (NEED_ONE.includes(route.op)) assertProblem(res, 404, 'sandbox_not_found', /^Sandbox not found/);
+      else if (route.op === 'executions') assert.ok(!res.text.includes(execution_id));
       else assert.equal(res.status, route.ok, `${titleOf(route)}: ${res.text}`);
       assert.equal((await statusOf('walk', { token: token.alice, who: 'alice' })).json.sandbox_id, alices.sandbox_id, titleOf(route));
       assert.ok((await g.provided()).includes(alices.sandbox_id), titleOf(route));
@@ -193,7 +215,7 @@ describe('who may', SUITE, () => {
     for (const route of OF_USERS.filter((r) => r.base === A)) {
       const res = await walk(route, { token: both, who: 'alice' });
       if (route.scope === 'run') assertProblem(res, 403, 'forbidden');
-      else assert.equal(res.status, 200, `${titleOf(route)}: ${res.text}`);
+      else assert.equal(res.status, route.ok, `${titleOf(route)}: ${res.text}`);
     }
     assert.equal((await statusOf('walk', { token: admin, who: 'root' })).text.trim(), 'null', 'an administrator is a user, too');
     assert.equal((await ask('POST', '/api/v1/session/walk/sandbox/stop', { token: admin, who: 'root' })).status, 204);

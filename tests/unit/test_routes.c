@@ -63,6 +63,14 @@ static void the_second_segment_is_another_id(void **state)
 	assert_string_equal(match.id, "");
 	assert_int_equal(find("POST", A "s1/sandbox/executions/x_1"), ROUTE_OTHER_METHOD);
 	assert_string_equal(match.allow, "GET, HEAD, DELETE");
+	assert_int_equal(find("POST", B "s1/sandbox/contexts/c-1/restart"), ROUTE_FOUND);
+	assert_string_equal(match.id, "c-1");
+	assert_int_equal(match.route->dialect, DIALECT_B);
+	assert_int_equal(find("DELETE", A "s1/sandbox/contexts//restart"), ROUTE_OTHER_METHOD);
+	assert_int_equal(find("DELETE", A "s1/sandbox/contexts/"), ROUTE_FOUND);
+	assert_string_equal(match.id, "");
+	assert_int_equal(find("PUT", A "s1/sandbox/contexts"), ROUTE_OTHER_METHOD);
+	assert_string_equal(match.allow, "GET, HEAD, POST");
 }
 
 static void what_only_resembles_a_route_is_none(void **state)
