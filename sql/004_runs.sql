@@ -1,5 +1,10 @@
 -- Version 4. Executions that can be followed, cancelled and told apart by their context.
 
+-- Every run changed these twice. What goes on at a time is little, and is read from
+-- executions_going_on and from the leases themselves.
+DROP INDEX executions_unfinished;
+DROP INDEX leases_by_sandbox;
+
 -- The context whose turn it waits for; '' is the sandbox's own. Commands wait for nobody.
 ALTER TABLE executions ADD COLUMN context_id TEXT NOT NULL DEFAULT '';
 -- When somebody asked for its end, and what it took.

@@ -10,15 +10,12 @@ static struct json_object *read_result(struct call *c, const struct run_report *
 	const struct settings *s = c->w->settings;
 	const struct result_limits limits = { .output = (size_t)s->output_max,
 					      .error = (size_t)s->error_max };
-	struct json_object *o = NULL;
 	char dir[3000];
 	struct err err = { 0 };
-	if (run_events_dir(s, dir, sizeof dir, &err) < 0 ||
-	    result_read(&o, dir, report, &limits, &err) < 0) {
-		snprintf(c->inner, sizeof c->inner, "%s", err.text);
-		return json_object_new_object();
-	}
-	return o;
+	if (run_events_dir(s, dir, sizeof dir, &err) == 0)
+		return result_read(dir, report, &limits);
+	snprintf(c->inner, sizeof c->inner, "%s", err.text);
+	return json_object_new_object();
 }
 
 struct json_object *outcome_result(struct call *c, const struct run_report *report,

@@ -43,7 +43,7 @@ static int sleep_on(void *ctx, const char *key, int ms)
 static void wake(void *ctx, const char *key)
 {
 	struct worker *w = ctx;
-	board_wake(w->board, board_key("session", key));
+	board_wake(w->board, board_key("session", key), w->slot);
 }
 
 static void log_provider_call(void *ctx, const struct e2b_last *last, const struct err *err)

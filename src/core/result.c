@@ -14,7 +14,7 @@
 /* A stream cut in the middle: the first half of the limit and the last, and how much is missing. */
 struct half_and_half {
 	struct buf head;
-	char *tail; /* a ring of half the limit */
+	char *tail; /* a ring of half the limit; NULL until the head is full */
 	size_t half, at, in_tail;
 	int64_t seen; /* bytes that came by */
 };
@@ -28,12 +28,10 @@ struct collecting {
 	bool truncated;
 };
 
-static int init_stream(struct half_and_half *h, size_t limit)
+static void init_stream(struct half_and_half *h, size_t limit)
 {
 	h->half = limit < 2 ? 1 : limit / 2;
 	h->head = BUF(h->half);
-	h->tail = malloc(h->half + 1);
-	return h->tail ? 0 : -1;
 }
 
 static void free_stream(struct half_and_half *h)
@@ -49,6 +47,8 @@ static void take(struct half_and_half *h, const char *p, size_t n)
 	buf_add(&h->head, p, first);
 	p += first;
 	n -= first;
+	if (n && !h->tail && !(h->tail = malloc(h->half)))
+		return;    /* it is missing, and said to be */
 	if (n > h->half) { /* only its end can stay */
 		p += n - h->half;
 		n = h->half;
@@ -109,8 +109,10 @@ static struct json_object *stream_text(struct half_and_half *h, int64_t total, b
 		   text = BUF(6 * (2 * h->half + 256));
 	struct utf8 u = { 0 };
 	size_t start = h->in_tail < h->half ? 0 : h->at, head = h->head.len, skip = 0;
-	buf_add(&tail, h->tail + start, h->in_tail - start);
-	buf_add(&tail, h->tail, start);
+	if (h->tail) {
+		buf_add(&tail, h->tail + start, h->in_tail - start);
+		buf_add(&tail, h->tail, start);
+	}
 	if (total > (int64_t)(head + tail.len)) {
 		head -= utf8_cut_tail(h->head.p, head);
 		skip = broken_head(tail.p, tail.len);
@@ -401,18 +403,16 @@ static struct json_object *assemble(struct collecting *c, const struct run_repor
 	return o;
 }
 
-int result_read(struct json_object **out, const char *dir, const struct run_report *report,
-		const struct result_limits *limits, struct err *err)
+struct json_object *result_read(const char *dir, const struct run_report *report,
+				const struct result_limits *limits)
 {
 	struct collecting c = { .limits = limits,
 				.results = json_object_new_array(),
 				.artifacts = json_object_new_array() };
-	int rc = init_stream(&c.stream[0], limits->output) |
-		 init_stream(&c.stream[1], limits->output);
-	if (rc == 0) {
-		read_log(&c, dir, report);
-		*out = assemble(&c, report);
-	}
+	for (int i = 0; i < 2; i++)
+		init_stream(&c.stream[i], limits->output);
+	read_log(&c, dir, report);
+	struct json_object *o = assemble(&c, report);
 	for (int i = 0; i < 2; i++)
 		free_stream(&c.stream[i]);
 	json_object_put(c.results);
@@ -420,5 +420,5 @@ int result_read(struct json_object **out, const char *dir, const struct run_repo
 	json_object_put(c.error);
 	json_object_put(c.text);
 	json_object_put(c.done);
-	return rc < 0 ? err_set(err, ERR_INTERNAL, "no memory") : 0;
+	return o;
 }

@@ -15,7 +15,7 @@ struct result_limits {
 
 /* A new object for the report, with what the log of that folder holds. A log that is missing or in
  * part lost is no error: the object says truncated, and its counts are exact all the same. */
-int result_read(struct json_object **out, const char *dir, const struct run_report *report,
-		const struct result_limits *limits, struct err *err);
+struct json_object *result_read(const char *dir, const struct run_report *report,
+				const struct result_limits *limits);
 
 #endif

@@ -323,12 +323,25 @@ static int set_up(struct master *m, struct err *err)
 	return m->signals < 0 ? err_errno(err, "signalfd") : 0;
 }
 
+/* What was made until now leaves holes in the heap. A worker that put something into them would
+ * have a copy of each page around, hundreds of them of each; so they are filled for good. */
+static void fill_holes(void)
+{
+	const char *end = sbrk(0), *hole;
+	for (size_t n = 64u << 10; n >= 16; n -= 16) {
+		while ((hole = malloc(n)) && hole < end)
+			;
+		free((char *)hole); /* it is of the memory behind */
+	}
+}
+
 int prefork_run(const struct prefork_config *config, struct err *err)
 {
 	struct master m = { .c = config, .listen = { -1, -1 }, .signals = -1 };
 	notify_open(&m.notify);
 	int rc = set_up(&m, err);
 	if (rc == 0) {
+		fill_holes();
 		keep_enough(&m);
 		if (config->ready)
 			config->ready(config->app->ctx);

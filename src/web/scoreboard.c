@@ -110,10 +110,10 @@ static void ring(int fd)
 	(void)done; /* full: it is awake already */
 }
 
-void board_wake(struct board *b, uint64_t key)
+void board_wake(struct board *b, uint64_t key, const struct slot *self)
 {
 	for (int i = 0; i < b->n; i++)
-		if (atomic_load(&b->slots[i].key) == key)
+		if (atomic_load(&b->slots[i].key) == key && &b->slots[i] != self)
 			ring(b->slots[i].wake);
 }
 

@@ -42,10 +42,10 @@ int board_count(struct board *b, enum pool pool, enum slot_state state);
 
 /* A waiter publishes its key, re-checks what it waits for, and then sleeps on its eventfd for at
  * most a second; whoever changes that thing wakes the key. Keys may collide: a wake-up is a reason
- * to look, nothing more. */
+ * to look, nothing more. Whoever wakes is awake: self (NULL: none) is left alone. */
 uint64_t board_key(const char *kind, const char *name);
 void board_wait_for(struct slot *s, uint64_t key);
-void board_wake(struct board *b, uint64_t key);
+void board_wake(struct board *b, uint64_t key, const struct slot *self);
 void board_wake_all(struct board *b);
 void board_clear_wake(struct slot *s); /* after the eventfd was readable */
 

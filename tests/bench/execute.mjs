@@ -1,28 +1,26 @@
 // Execute 1+1 through nginx and the gateway, beside the same call made to the engine itself.
 import assert from 'node:assert/strict';
 import http from 'node:http';
-import { INTERPRETER } from '../e2e/engine.mjs';
 import { call, callers, each } from './load.mjs';
 import { interleave, median, quantile } from './stats.mjs';
 
-const BODY = JSON.stringify({ code: '1+1' });
+/** A call that executes code, over kept connections, and must be answered with this. */
+export const runs = (agent, { url, headers }, expect, code = '1+1') => async () => {
+  const { status, text } = await call(agent, url, { method: 'POST', headers, body: JSON.stringify({ code }) });
+  assert.ok(status === 200 && text.includes(expect), `${status} ${text}`);
+};
 
-/** Both ways of one session's call, over connections that are kept. */
-async function ways(world, id, agents) {
-  const gateway = world.site(id, 'execute');
-  const engine = { url: `${world.engine.url}/execute`, headers: await world.direct(id, INTERPRETER) };
-  const run = ({ url, headers }, agent, expect) => async () => {
-    const { status, text } = await call(agent, url, { method: 'POST', headers, body: BODY });
-    assert.ok(status === 200 && text.includes(expect), `${status} ${text}`);
-  };
-  return { gateway: run(gateway, agents.gateway, '"output":"2\\n"'), engine: run(engine, agents.engine, '"2"') };
+/** Both ways of one session's call. */
+async function both(world, id, agents) {
+  const { gateway, engine } = await world.ways(id);
+  return { gateway: runs(agents.gateway, gateway, '"output":"2\\n"'), engine: runs(agents.engine, engine, '"2"') };
 }
 
 /** rounds of so many calls each, by callers who have a session each: the milliseconds of every call, by way and round. */
 async function compare(world, who, { rounds, calls }) {
   const agents = { gateway: new http.Agent({ keepAlive: true }), engine: new http.Agent({ keepAlive: true }) };
   const sessions = [];
-  for (const id of who) sessions.push(await ways(world, id, agents));
+  for (const id of who) sessions.push(await both(world, id, agents));
   const by = (way) => () => callers(who.length, Math.max(1, Math.ceil(calls / who.length)), (i) => sessions[i][way]());
   await by('gateway')(); // the pool has grown, and every kernel runs
   const times = await interleave(rounds, { gateway: by('gateway'), engine: by('engine') });

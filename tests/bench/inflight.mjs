@@ -1,4 +1,5 @@
-// Hundreds of executions at once: all of them finish, what the gateway needs for them, and what a status takes meanwhile.
+// Hundreds of executions at once, with and without somebody who reads what they print: all of them finish, what the gateway needs for
+// them, and what a status takes meanwhile.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import http from 'node:http';
@@ -30,16 +31,23 @@ const status = (world, seconds) => wrk(world, world.site(STATUS, 'status').url, 
 
 const running = async ({ g }) => (await g.rows("SELECT count(*) AS n FROM executions WHERE state = 'running'"))[0].n;
 
+/** How they are called: what is asked for, how its end is known, and what it is called in the table. */
+const PLAIN = { what: 'in flight', headers: {}, done: /^\{"success":true,/ };
+const STREAMS = { what: 'open streams', headers: { accept: 'text/event-stream' }, done: /^event: done\ndata: \{"success":true,/m };
+
+/** Something to read each second. */
+const sleeping = (secs) => `import time\nfor _ in range(${secs}):\n    print('.', flush=True)\n    time.sleep(1)`;
+
 /** All at once. What is measured meanwhile is that of measure(), which is called when all of them run: or some have ended, on a slow machine. */
-async function sleepAll(world, ids, secs, measure) {
+async function sleepAll(world, ids, secs, kind, measure) {
   let ended = 0;
   const agent = new http.Agent({ keepAlive: true, maxSockets: Infinity });
-  const body = JSON.stringify({ code: `import time\ntime.sleep(${secs})` });
+  const body = JSON.stringify({ code: sleeping(secs) });
   const run = async (id) => {
     const begin = performance.now();
     const { url, headers } = world.site(id, 'execute');
-    const { status, text } = await call(agent, url, { method: 'POST', headers, body });
-    assert.ok(status === 200 && JSON.parse(text).success, `${status} ${text}`);
+    const { status, text } = await call(agent, url, { method: 'POST', headers: { ...headers, ...kind.headers }, body });
+    assert.ok(status === 200 && kind.done.test(text), `${status} ${text}`);
     ended++;
     return performance.now() - begin - secs * 1000;
   };
@@ -53,7 +61,7 @@ async function sleepAll(world, ids, secs, measure) {
   return { measured, over };
 }
 
-async function measure(world, provider, { count, secs, seconds }) {
+async function measure(world, provider, { count, secs, seconds, kinds }) {
   const ids = Array.from({ length: count }, (_, i) => `sleep-${i}`);
   const [idle, calm] = [memory(world.g), await status(world, seconds)];
   await each(ids, 8, (id) => world.session(id));
@@ -61,40 +69,42 @@ async function measure(world, provider, { count, secs, seconds }) {
   await each(ids, 8, (id) => world.g.session(id, { token: world.token }).execute('pass')); // every kernel runs
   provider.secs = secs;
   const meanwhile = async () => ({ status: await status(world, seconds), busy: memory(world.g), still: await running(world) });
-  const { measured, over } = await sleepAll(world, ids, secs, meanwhile);
-  return { idle, calm, over, ...measured };
+  const all = [];
+  for (const kind of kinds) all.push({ kind, calm, ...(await sleepAll(world, ids, secs, kind, meanwhile)) });
+  return { idle, all };
 }
 
-function rows({ idle, calm, busy, still, status, over }, { count, secs }, real) {
-  const goals = count === 500;
+function rows({ kind, calm, over, measured: { busy, still, status } }, { count, secs }, real) {
+  const goals = kind === PLAIN && count === 500;
   return [
     {
-      what: `${count} in flight of ${secs} s${real ? '' : ', stand-in provider'}: finished`,
+      what: `${count} ${kind.what} of ${secs} s${real ? '' : ', stand-in provider'}: finished`,
       figure: `${over.length} of ${count}`,
       detail: `p50 ${median(over).toFixed(0)} ms, p99 ${quantile(over, 0.99).toFixed(0)} ms over ${secs} s`,
       goal: 'all',
       met: over.length === count,
     },
     {
-      what: `${count} in flight: memory (PSS) of the gateway`,
+      what: `${count} ${kind.what}: memory (PSS) of the gateway`,
       figure: `${busy.pss.toFixed(0)} MiB`,
       detail: `${busy.workers} workers of ${busy.each.toFixed(2)} MiB, ${still} of them still running; page tables ${busy.tables.toFixed(0)} MiB besides`,
       ...(goals && { goal: 'at most 200 MiB', met: busy.pss <= 200 && still === count }),
     },
     {
-      what: `${count} in flight: GET status, p50 of an idle gateway's`,
+      what: `${count} ${kind.what}: GET status, p50 of an idle gateway's`,
       figure: (status.p50 / calm.p50).toFixed(2),
       detail: `p50 ${status.p50.toFixed(2)} ms, p99 ${status.p99.toFixed(2)} ms; idle ${calm.p50.toFixed(2)} and ${calm.p99.toFixed(2)} ms`,
     },
-    {
-      what: 'an idle worker',
-      figure: `${idle.each.toFixed(2)} MiB`,
-      detail: `PSS, of ${idle.workers} workers`,
-      goal: 'at most 0.8 MiB',
-      met: idle.each <= 0.8,
-    },
   ];
 }
+
+const idleRow = (idle) => ({
+  what: 'an idle worker',
+  figure: `${idle.each.toFixed(2)} MiB`,
+  detail: `PSS, of ${idle.workers} workers`,
+  goal: 'at most 0.8 MiB',
+  met: idle.each <= 0.8,
+});
 
 /** On the real engine, or on a stand-in where the machine has not the memory. */
 async function inWorld(count, plan) {
@@ -103,7 +113,8 @@ async function inWorld(count, plan) {
   try {
     const world = await startWorld({ engine });
     try {
-      return rows(await measure(world, engine, { count, ...plan }), { count, ...plan }, real);
+      const { idle, all } = await measure(world, engine, { count, ...plan });
+      return [...all.flatMap((one) => rows(one, { count, ...plan }, real)), idleRow(idle)];
     } finally {
       await world.stop();
     }
@@ -112,9 +123,9 @@ async function inWorld(count, plan) {
   }
 }
 
-export async function inflight({ counts, ...plan }) {
+export async function inflight({ counts, streams, ...plan }) {
   const all = [];
-  for (const count of counts) all.push(await inWorld(count, plan));
+  for (const count of counts) all.push(await inWorld(count, { kinds: count === streams ? [PLAIN, STREAMS] : [PLAIN], ...plan }));
   // The idle worker is the same one each time.
   return all.flatMap((of, i) => (i + 1 < all.length ? of.slice(0, -1) : of));
 }

@@ -9,11 +9,14 @@
 import { parseArgs } from 'node:util';
 import { NGINX } from '../e2e/gateway.mjs';
 import { cancel } from './cancel.mjs';
+import { changes } from './changes.mjs';
 import { engineCalls } from './engine-calls.mjs';
+import { eventlog } from './eventlog.mjs';
 import { execute } from './execute.mjs';
 import { inflight } from './inflight.mjs';
 import { sessions } from './sessions.mjs';
 import { status } from './status.mjs';
+import { stream } from './stream.mjs';
 import { machine, markdown, misses, plain } from './table.mjs';
 import { SETTINGS, TEMPLATES, transfer } from './transfer.mjs';
 import { RAISED, hasNode, startWorld } from './world.mjs';
@@ -21,7 +24,10 @@ import { RAISED, hasNode, startWorld } from './world.mjs';
 const FULL = {
   status: { rounds: 7, seconds: 1 },
   execute: { few: 2, many: 32, rounds: 7, calls: 320 },
-  inflight: { counts: [200, 500], secs: 5, seconds: 2 },
+  stream: { rounds: 5, streams: 20, pieces: 200, mb: 100 },
+  eventlog: { rounds: 7, calls: 100 },
+  changes: { files: 10_000, rounds: 7, calls: 60 },
+  inflight: { counts: [200, 500], streams: 200, secs: 5, seconds: 2 },
   transfer: { rounds: 3, mib: 1024 },
   sessions: { many: 10_000, rounds: 5, seconds: 1, calls: 100 },
   cancel: { times: 30 },
@@ -31,7 +37,10 @@ const FULL = {
 const QUICK = {
   status: { rounds: 1, seconds: 1 },
   execute: { few: 1, many: 2, rounds: 1, calls: 4 },
-  inflight: { counts: [6], secs: 2, seconds: 1 },
+  stream: { rounds: 1, streams: 1, pieces: 3, mb: 2 },
+  eventlog: { rounds: 1, calls: 3 },
+  changes: { files: 200, rounds: 1, calls: 3 },
+  inflight: { counts: [6], streams: 6, secs: 2, seconds: 1 },
   transfer: { rounds: 1, mib: 8 },
   sessions: { many: 200, rounds: 1, seconds: 1, calls: 4 },
   cancel: { times: 1 },
@@ -42,10 +51,13 @@ const QUICK = {
 const GROUPS = [
   { name: 'status', title: 'GET status, auth on', measure: status },
   { name: 'execute', title: 'execute 1+1 through nginx and gateway', measure: execute },
+  { name: 'stream', title: 'output as it comes', measure: stream },
+  { name: 'eventlog', title: 'the event log of a run', measure: eventlog },
+  { name: 'changes', title: 'files that a run has changed', measure: changes },
   { name: 'inflight', title: 'executions in flight', measure: inflight, own: true },
   { name: 'transfer', title: 'files', measure: transfer },
   { name: 'sessions', title: 'sessions in the database', measure: sessions, own: true },
-  { name: 'cancel', title: 'the client leaves a running execution', measure: cancel },
+  { name: 'cancel', title: 'the end of a running execution', measure: cancel },
   { name: 'engine', title: "the engine's own calls, in multiples of GET /health", measure: engineCalls },
 ];
 

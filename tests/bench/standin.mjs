@@ -68,7 +68,10 @@ class Standin {
     const line = (o) => res.write(`${JSON.stringify(o)}\n`);
     res.writeHead(200, { 'content-type': 'application/json' });
     line({ type: 'number_of_executions', execution_count: 1 });
-    setTimeout(() => (line({ type: 'end_of_execution' }), res.end()), this.secs * 1000);
+    const ticks = setInterval(() => line({ type: 'stdout', text: '.\n' }), 1000);
+    const end = () => (clearInterval(ticks), line({ type: 'end_of_execution' }), res.end());
+    setTimeout(end, this.secs * 1000);
+    res.on('close', () => clearInterval(ticks));
   }
 
   /** Of the gateway's harness: this is not its to stop. */

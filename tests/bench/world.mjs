@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { request, tempFolder, until } from '../e2e/engine.mjs';
+import { INTERPRETER, request, tempFolder, until } from '../e2e/engine.mjs';
 import { Child, NGINX, TOP, freePort, startGateway } from '../e2e/gateway.mjs';
 
 const HERE = path.dirname(fileURLToPath(import.meta.url));
@@ -66,6 +66,11 @@ class World {
   async direct(id, port) {
     const [row] = await this.g.rows(`SELECT sandbox_id, envd_token FROM sandboxes WHERE session_id = '${id}' AND status = 'running'`);
     return { 'e2b-sandbox-id': row.sandbox_id, 'e2b-sandbox-port': String(port), 'x-access-token': row.envd_token };
+  }
+
+  /** Both ways to execute code in a session's sandbox: through nginx and the gateway, and by the engine itself. */
+  async ways(id) {
+    return { gateway: this.site(id, 'execute'), engine: { url: `${this.engine.url}/execute`, headers: await this.direct(id, INTERPRETER) } };
   }
 
   /** Starts nginx.conf.in. Sets ports. */

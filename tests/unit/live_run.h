@@ -68,11 +68,9 @@ static inline struct run_report command(const char *const *argv, int limit, int 
 static inline struct json_object *result_of(const struct run_report *r)
 {
 	char dir[512];
-	struct json_object *o;
 	const struct result_limits limits = { 4000, 1000 };
 	WORKS(run_events_dir(&settings, dir, sizeof dir, &err));
-	WORKS(result_read(&o, dir, r, &limits, &err));
-	return o;
+	return result_read(dir, r, &limits);
 }
 
 /* Whether a member of the result is this text. */

@@ -123,7 +123,7 @@ static void app_serve(void *worker, struct web_req *r)
 		board_wait_for(w->slot, 0);
 		answer(r, 200, woken ? "woken" : "timeout");
 	} else if (!strcmp(uri, "/wake")) {
-		board_wake(w->board, board_key("thing", "x"));
+		board_wake(w->board, board_key("thing", "x"), NULL);
 		answer(r, 200, "ok");
 	} else {
 		snprintf(text, sizeof text, "pid=%d generation=%d", getpid(), w->generation);

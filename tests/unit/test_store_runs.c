@@ -192,6 +192,15 @@ static void a_run_does_not_walk_through_its_session_s_history(void **state)
 		    "executions_by_sandbox (sandbox=? AND started_at>?)");
 }
 
+static void what_goes_on_is_found_without_what_has_ended(void **state)
+{
+	struct place *p = *state;
+	const char *index = "SCAN executions USING INDEX executions_going_on";
+	expect_plan(p, SQL_EXECUTION_PROCESSES, index);
+	expect_plan(p, SQL_EXECUTION_END_DEAD, index);
+	expect_plan(p, SQL_EXECUTION_END_UNLEASED, index);
+}
+
 static void history_in_pages(void **state)
 {
 	struct place *p = *state;
@@ -367,6 +376,7 @@ int main(void)
 		with_store(a_long_input_is_cut_between_characters),
 		with_store(a_request_that_timed_out_is_known_again),
 		with_store(a_run_does_not_walk_through_its_session_s_history),
+		with_store(what_goes_on_is_found_without_what_has_ended),
 		with_store(history_in_pages),
 		with_store(what_a_dead_process_left),
 		with_store(what_a_living_process_could_not_write),
