@@ -564,7 +564,7 @@ plt.show()`),
     const code = 'import sys\nprint("one", flush=True)\nprint("two", file=sys.stderr, flush=True)\ndisplay(3)\nraise ValueError("four")';
     const res = await s.execute(code);
     const id = res.json.execution_id;
-    const { seq, sandbox, pid, start, started_at, ended_at, request_hash, ...row } = await rowOf(g, id);
+    const { seq, sandbox, pid, start, started_at, ended_at, request_hash, events: written, event_bytes, ...row } = await rowOf(g, id);
     assert.deepEqual(row, {
       id,
       owner: 'alice',
@@ -578,12 +578,18 @@ plt.show()`),
       stdout_bytes: 4,
       stderr_bytes: 4,
       error_name: 'ValueError',
+      context_id: '',
+      cancel_at: 0,
+      cancelled_by: '',
+      lost_reason: '',
     });
     assert.ok(seq > 0 && sandbox > 0 && start > 0 && g.workers().includes(pid));
     assert.ok(started_at <= ended_at && Math.abs(ended_at / 1000 - Date.now()) < 60_000);
     assert.match(request_hash, /^[0-9a-f]{64}$/);
 
     const log = events(id);
+    assert.equal(log.length, written);
+    assert.ok(event_bytes > 0);
     assert.deepEqual(
       log.map(([number]) => number),
       log.map((_, i) => i + 1),
@@ -599,7 +605,8 @@ plt.show()`),
     assert.deepEqual([text(STDOUT), text(STDERR)], ['one\n', 'two\n']);
     assert.equal(JSON.parse(text(RESULT)).text, '3');
     assert.equal(JSON.parse(text(ERROR_EVENT)).value, 'four');
-    assert.deepEqual(log.at(-1).slice(1), [DONE, JSON.stringify({ state: 'failed', execution_time_ms: res.json.execution_time_ms })]);
+    const { execution_time_ms } = res.json;
+    assert.deepEqual(log.at(-1).slice(1), [DONE, JSON.stringify({ state: 'failed', execution_time_ms, files_changed_count: 0, files_changed: [] })]);
     assert.equal(fs.statSync(path.join(g.state, 'events')).mode & 0o777, 0o700);
     assert.equal(fs.statSync(path.join(g.state, 'events', `${id}.head`)).mode & 0o777, 0o600);
 
@@ -659,7 +666,7 @@ describe('install', { ...SUITE, concurrency: true }, () => {
     assert.match(r.error, /No matching distribution found for sgt[-_]no[-_]such[-_]package/);
     assert.ok(!r.error.includes('\u001b'));
     const row = await rowOf(g, r.execution_id);
-    assert.deepEqual([row.state, row.exit_code, row.error_name], ['failed', 1, 'exit status 1']);
+    assert.deepEqual([row.state, row.exit_code, row.error_name], ['failed', 1, 'NoSuchPackage']);
   });
 
   test('an empty list installs nothing and makes no sandbox', async () => {
