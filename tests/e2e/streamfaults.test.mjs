@@ -66,9 +66,19 @@ async function waiting(session, more = {}) {
   return s;
 }
 
+// All at once: most of them wait.
+describe('streams', { ...SUITE, concurrency: true }, () => {
+  describe('the provider', { concurrency: true }, ofProvider);
+  describe('the sandbox', { concurrency: true }, ofSandbox);
+  describe('the disk', { concurrency: true }, onDisk);
+  describe('the gateway', { concurrency: true }, ofGateway);
+  describe('the client', { concurrency: true }, ofClient);
+  describe('at the same moment', { concurrency: true }, atTheSameMoment);
+});
+
 // ---------------------------------------------------------------------------------------------------------------- the provider
 
-describe('the provider', { ...SUITE, concurrency: true }, () => {
+function ofProvider() {
   test('is killed: nobody knows how it ended, those who follow hear the same, and it is not run again', async () => {
     let own = await startEngine();
     const link = await startProxy(own.url);
@@ -157,11 +167,11 @@ describe('the provider', { ...SUITE, concurrency: true }, () => {
       assert.equal((await session.execute('print(6 * 7)')).json.output, '42\n');
       assert.equal(await runs(session), 'x');
     });
-});
+}
 
 // ---------------------------------------------------------------------------------------------------------------- the sandbox
 
-describe('the sandbox', { ...SUITE, concurrency: true }, () => {
+function ofSandbox() {
   test('is stopped: those who follow hear it, too', async () => {
     const session = await begun('stopped');
     const s = await waiting(session, { detach: true });
@@ -194,11 +204,11 @@ describe('the sandbox', { ...SUITE, concurrency: true }, () => {
       await at.stop();
     }
   });
-});
+}
 
 // ---------------------------------------------------------------------------------------------------------------- the disk
 
-describe('the disk', { ...SUITE, concurrency: true }, () => {
+function onDisk() {
   /** A stream whose disk is full after "head" and, where there is room again, until its tail. */
   async function play(room) {
     const tail = room ? 'tail' : 'tail'.repeat(20_000); // a short one may fit into the file's last page
@@ -258,11 +268,11 @@ describe('the disk', { ...SUITE, concurrency: true }, () => {
       await at.stop();
     }
   });
-});
+}
 
 // ---------------------------------------------------------------------------------------------------------------- the gateway
 
-describe('the gateway', { ...SUITE, concurrency: true }, () => {
+function ofGateway() {
   test('loses the worker that streams: who comes back hears all, and that nobody knows how it ended', async () => {
     const session = await begun('dead');
     const s = await waiting(session);
@@ -340,7 +350,7 @@ describe('the gateway', { ...SUITE, concurrency: true }, () => {
     }
     await until(() => !g.workers().includes(pid), { what: 'its end' });
   });
-});
+}
 
 /** Puts a file where no gateway takes it. */
 async function throughEngine(at, session, name) {
@@ -355,7 +365,7 @@ async function throughEngine(at, session, name) {
 
 // ---------------------------------------------------------------------------------------------------------------- the client
 
-describe('the client', { ...SUITE, concurrency: true }, () => {
+function ofClient() {
   const text = async (session, json, version, more = '') => {
     const body = JSON.stringify(json);
     const head = [`POST ${session.base}/execute HTTP/${version}`, `Host: 127.0.0.1:${g.port}`, `Authorization: Bearer ${await g.token()}`];
@@ -412,11 +422,11 @@ describe('the client', { ...SUITE, concurrency: true }, () => {
     for (const accept of ['*/*', 'application/json', TYPE])
       assert.match((await session.events(execution_id, '', { headers: { accept } })).headers['content-type'], /^text\/event-stream/, accept);
   });
-});
+}
 
 // ---------------------------------------------------------------------------------------------------------------- at the same moment
 
-describe('at the same moment', { ...SUITE, concurrency: true }, () => {
+function atTheSameMoment() {
   /** What the row, the stream and a replay say of one end. */
   async function assertAgreed(session, s, id) {
     const last = await s.end();
@@ -530,4 +540,4 @@ describe('at the same moment', { ...SUITE, concurrency: true }, () => {
     }
     assert.equal((await session.execute('print(1)')).json.output, '1\n');
   });
-});
+}
