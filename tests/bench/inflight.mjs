@@ -31,18 +31,25 @@ const status = (world, seconds) => wrk(world, world.site(STATUS, 'status').url, 
 
 const running = async ({ g }) => (await g.rows("SELECT count(*) AS n FROM executions WHERE state = 'running'"))[0].n;
 
-/** How they are called: what is asked for, how its end is known, and what it is called in the table. */
-const PLAIN = { what: 'in flight', headers: {}, done: /^\{"success":true,/ };
-const STREAMS = { what: 'open streams', headers: { accept: 'text/event-stream' }, done: /^event: done\ndata: \{"success":true,/m };
-
-/** Something to read each second. */
-const sleeping = (secs) => `import time\nfor _ in range(${secs}):\n    print('.', flush=True)\n    time.sleep(1)`;
+/** How they are called: its name in the table, what is run, what is asked for, and how its end is known. */
+const PLAIN = {
+  what: 'in flight',
+  code: (secs) => `import time\ntime.sleep(${secs})`,
+  headers: {},
+  done: /^\{"success":true,/,
+};
+const STREAMS = {
+  what: 'open streams',
+  code: (secs) => `import time\nfor _ in range(${secs}):\n    print('.', flush=True)\n    time.sleep(1)`,
+  headers: { accept: 'text/event-stream' },
+  done: /^event: done\ndata: \{"success":true,/m,
+};
 
 /** All at once. What is measured meanwhile is that of measure(), which is called when all of them run: or some have ended, on a slow machine. */
 async function sleepAll(world, ids, secs, kind, measure) {
   let ended = 0;
   const agent = new http.Agent({ keepAlive: true, maxSockets: Infinity });
-  const body = JSON.stringify({ code: sleeping(secs) });
+  const body = JSON.stringify({ code: kind.code(secs) });
   const run = async (id) => {
     const begin = performance.now();
     const { url, headers } = world.site(id, 'execute');

@@ -1,5 +1,6 @@
 // A provider without sandboxes, for more of them than a machine has memory for: it answers what the gateway asks of E2B, and "runs"
-// code by answering after a while. What is measured with it is the gateway alone.
+// code by answering after a while, with a line each second where the code prints.
+// What is measured with it is the gateway alone.
 import http from 'node:http';
 
 export async function startStandin() {
@@ -48,7 +49,7 @@ class Standin {
     if (pathname === '/v2/sandboxes' && req.method === 'POST') return json(201, this.#sandboxes.get(this.add(JSON.parse(body).metadata)));
     if (pathname === '/v2/sandboxes') return this.#list(searchParams, res);
     if (!known) return json(404, { code: 404, message: 'no such sandbox' });
-    if (pathname === '/execute') return this.#execute(res);
+    if (pathname === '/execute') return this.#execute(res, body.includes('print'));
     if (req.method === 'DELETE') this.#sandboxes.delete(id);
     if (req.method === 'DELETE' || pathname.endsWith('/timeout') || pathname === '/health') return res.writeHead(204).end();
     return json(200, known);
@@ -64,11 +65,11 @@ class Standin {
     res.writeHead(200, { 'content-type': 'application/json', ...next }).end(JSON.stringify(all.slice(from, from + PAGE)));
   }
 
-  #execute(res) {
+  #execute(res, prints) {
     const line = (o) => res.write(`${JSON.stringify(o)}\n`);
     res.writeHead(200, { 'content-type': 'application/json' });
     line({ type: 'number_of_executions', execution_count: 1 });
-    const ticks = setInterval(() => line({ type: 'stdout', text: '.\n' }), 1000);
+    const ticks = prints && setInterval(() => line({ type: 'stdout', text: '.\n' }), 1000);
     const end = () => (clearInterval(ticks), line({ type: 'end_of_execution' }), res.end());
     setTimeout(end, this.secs * 1000);
     res.on('close', () => clearInterval(ticks));

@@ -45,8 +45,8 @@ async function ticks(way, pieces) {
   await read(way, ticking(pieces), (chunk) => {
     const now = nanoseconds();
     seen.byte ??= (now - began) / 1e6;
-    if (seen.late.length === pieces) return; // the last event has all of it once more
     rest = (rest + chunk).replaceAll(/[^@]*@(\d+);/g, (_, printed) => {
+      if (seen.late.length === pieces) return ''; // the last event has all of it once more
       seen.output ??= (now - began) / 1e6;
       seen.late.push((now - Number(printed)) / 1e6);
       return '';

@@ -14,6 +14,9 @@ export const TOP = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '.
 export const NGINX = ['/usr/sbin/nginx', '/usr/bin/nginx', '/usr/local/sbin/nginx'].find((p) => fs.existsSync(p)) ?? 'nginx';
 const run = promisify(execFile);
 
+/** As its unit has it: what malloc is told before the program starts. */
+const [, TUNABLES] = fs.readFileSync(path.join(TOP, 'systemd/sandgate.service'), 'utf8').match(/^Environment=GLIBC_TUNABLES=(.*)$/m);
+
 const running = new Set();
 process.on('exit', () => running.forEach((g) => g.killAll()));
 
@@ -161,7 +164,7 @@ class Gateway {
   }
 
   async startServer() {
-    const env = { PATH: process.env.PATH, ASAN_OPTIONS: process.env.ASAN_OPTIONS ?? '', UBSAN_OPTIONS: process.env.UBSAN_OPTIONS ?? '' };
+    const env = { PATH: process.env.PATH, GLIBC_TUNABLES: TUNABLES, ASAN_OPTIONS: process.env.ASAN_OPTIONS ?? '', UBSAN_OPTIONS: process.env.UBSAN_OPTIONS ?? '' };
     // As for the engine: a sanitized build must not keep so much freed memory that it looks like a leak.
     env.ASAN_OPTIONS = [env.ASAN_OPTIONS, 'quarantine_size_mb=8'].filter(Boolean).join(':');
     this.server = new Child(...this.#command(this.wrap, 'sandgate'), { env, err: this.serverLog });
