@@ -222,9 +222,12 @@ class Cell {
 
   async judgeRow() {
     const { code } = this.expected;
-    const rows = await this.lane.g.rows(`SELECT state FROM executions WHERE session_id = '${this.id}'`);
+    const rows = await this.lane.g.rows(`SELECT state FROM executions WHERE session_id = '${this.id}' ORDER BY seq`);
     const state = code === '-' ? 'succeeded' : code === 'completion_unknown' ? code : 'failed';
-    assert.deepEqual(rows, [{ state }]);
+    // What a sandbox has certainly not begun, since the provider denies that there is one, may be tried again.
+    const tries = this.fault === '502-no-sandbox' ? rows.length : 1;
+    assert.ok(tries <= 3, `${tries} tries`);
+    assert.deepEqual(rows, [...Array(tries - 1).fill({ state: 'failed' }), { state }]);
     assert.ok(this.passed().length <= 1, `it was sent ${this.passed().length} times`);
   }
 
