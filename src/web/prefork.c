@@ -328,7 +328,7 @@ static int set_up(struct master *m, struct err *err)
 static void fill_holes(void)
 {
 	const char *end = sbrk(0), *hole;
-	for (size_t n = 64u << 10; n >= 16; n -= 16) {
+	for (size_t n = 64u << 10; n >= 16; n -= n > 1024 ? 1024 : 16) {
 		while ((hole = malloc(n)) && hole < end)
 			;
 		free((char *)hole); /* it is of the memory behind */
