@@ -64,15 +64,24 @@ static void cut(char *out, size_t size, const char *text, size_t n)
 	out[n] = '\0';
 }
 
-/* Whether the statement's first column of its first row is true. */
-static int is_there(struct store *s, enum sql id, struct args args, bool *yes, struct err *err)
+/* The first column of the statement's first row; 0 when it has none. */
+static int first_number(struct store *s, enum sql id, struct args args, int64_t *n, struct err *err)
 {
 	_query_ sqlite3_stmt *st = NULL;
 	bool there;
 	if (db_query(s, id, args, &st, err) < 0 || db_row(s, st, &there, err) < 0)
 		return -1;
 	struct reader r = READER(st);
-	*yes = there && read_number(&r) != 0;
+	*n = there ? read_number(&r) : 0;
+	return 0;
+}
+
+static int is_there(struct store *s, enum sql id, struct args args, bool *yes, struct err *err)
+{
+	int64_t n;
+	if (first_number(s, id, args, &n, err) < 0)
+		return -1;
+	*yes = n != 0;
 	return 0;
 }
 
@@ -150,25 +159,14 @@ int execution_started(struct store *s, const char *id, struct err *err)
 			 "there is no such unfinished execution", err);
 }
 
-static int count(struct store *s, enum sql id, struct args args, int64_t *n, struct err *err)
-{
-	_query_ sqlite3_stmt *st = NULL;
-	bool there;
-	if (db_query(s, id, args, &st, err) < 0 || db_row(s, st, &there, err) < 0)
-		return -1;
-	struct reader r = READER(st);
-	*n = read_number(&r);
-	return 0;
-}
-
 int execution_ahead(struct store *s, const char *id, int64_t *n, struct err *err)
 {
-	return count(s, SQL_EXECUTION_AHEAD, ARGS(NAME(id)), n, err);
+	return first_number(s, SQL_EXECUTION_AHEAD, ARGS(NAME(id)), n, err);
 }
 
 int execution_count(struct store *s, int64_t sandbox, int64_t *n, struct err *err)
 {
-	return count(s, SQL_EXECUTION_COUNT, ARGS(NUMBER(sandbox)), n, err);
+	return first_number(s, SQL_EXECUTION_COUNT, ARGS(NUMBER(sandbox)), n, err);
 }
 
 int execution_cancel(struct store *s, const char *id, struct err *err)
