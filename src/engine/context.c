@@ -1,6 +1,7 @@
 #include "engine/context.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -297,6 +298,11 @@ static void on_done(void *ctx)
 static void on_died(void *ctx)
 {
 	struct context *c = ctx;
+	/* Its end can be seen before the answer that it could not be started. */
+	if (c->created) {
+		on_spawned(c, ENOENT);
+		return;
+	}
 	if (c->running)
 		finish_crashed(c);
 	bool was_ready = c->ready;
