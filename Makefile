@@ -5,6 +5,7 @@ SYSCONFDIR ?= /etc
 PORT       ?= 8080
 RUN_DIR    ?= run
 SECS       ?= 60
+CYCLES     ?= 1000
 Q          := $(if $(V),,@)
 comma      := ,
 ifeq ($(origin CC),default)
@@ -48,13 +49,18 @@ CMOCKA_LIBS    = $(shell pkg-config --libs cmocka)
 
 objects  = $(patsubst src/%.c,$(OBJ)/%.o,$(wildcard $(1)))
 LIB     := $(BUILD)/libsandgate.a
-PROGS   := $(addprefix $(BUILD)/,sandgate sandgatectl sandgate-cleanup sandgate-engine sandgate-agent)
+PROGS   := $(addprefix $(BUILD)/,sandgate sandgatectl sandgate-cleanup sandgate-engine sandgate-agent \
+             sandgate-zygote.so)
 SYSTEMD := $(patsubst %,$(BUILD)/%,$(wildcard systemd/*))
 UNITS   := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
 
 # A unit test is linked with the archive of wire and base. One that needs more names it here.
 test_template_OBJS := engine/template.o
 test_loop_OBJS     := engine/loop.o
+test_logs_OBJS     := engine/logs.o
+test_pty_OBJS      := engine/pty.o
+test_cgroup_OBJS   := engine/cgroup.o engine/hierarchy.o
+test_netrules_OBJS := engine/netrules.o
 test_fields_OBJS   := engine/answer.o engine/http.o engine/loop.o
 test_prefork_OBJS  := $(patsubst src/%.c,%.o,$(wildcard src/web/*.c))
 test_e2b_OBJS      := $(patsubst src/%.c,%.o,$(wildcard src/e2b/*.c))
@@ -86,6 +92,7 @@ fuzz_body_OBJS      := api/body.o
 fuzz_envelopes_OBJS := $(addprefix e2b/,answer.o backlog.o code_stream.o command_stream.o)
 fuzz_fields_OBJS    := $(test_fields_OBJS)
 fuzz_listing_OBJS   := engine/listing.o engine/template.o
+fuzz_logs_OBJS      := engine/logs.o engine/logview.o
 fuzz_ndjson_OBJS    := $(addprefix e2b/,answer.o backlog.o code_stream.o)
 fuzz_packages_OBJS  := core/packages.o
 fuzz_template_OBJS  := engine/template.o
@@ -98,7 +105,7 @@ LOCAL  = PORT='$(PORT)' RUN_DIR='$(RUN_DIR)' BUILD='$(BUILD)' tools/local
 INSTALL = DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' BUILD='$(BUILD)' PROGS='$(PROGS)' tools/install
 
 .DELETE_ON_ERROR:
-.PHONY: all deps run up down test test-cloud fuzz bench lint install uninstall clean help programs units units-systemd put \
+.PHONY: all deps run up down test test-cloud fuzz soak bench lint install uninstall clean help programs units units-systemd put \
         fuzzers
 
 all: ## build the programs (CC=clang; SAN=1 with sanitizers; V=1 shows the commands)
@@ -134,6 +141,11 @@ fuzz: ## look for inputs that break a decoder, SECS (60) seconds each (T=path: o
 	+@$(LOCKED) FUZZ=1 fuzzers
 	@tests/fuzz/run '$(SECS)' $(T)
 
+soak: ## CYCLES (1000) lives of sandboxes in one engine; fails when they leave something behind
+	@tools/deps test
+	+@$(LOCKED) programs
+	@SANDGATE_BUILD='$(BUILD)' "$$(tools/deps node)" tests/soak/run.mjs '$(CYCLES)'
+
 bench: ## measure, side by side (BENCH=--markdown, BENCH=status: only that group)
 	@tools/deps bench
 	+@$(LOCKED) programs
@@ -149,7 +161,7 @@ uninstall: ## remove what `make install` put there, but no settings, keys or sta
 	@$(INSTALL) remove
 
 clean: ## remove what was built
-	rm -rf build tests/node_modules tests/bench/node_modules
+	rm -rf build tests/node_modules tests/bench/node_modules tests/older/node_modules
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' Makefile | expand -t 10
@@ -174,6 +186,16 @@ $(BUILD)/sandgate-engine: $(call objects,src/engine.c src/engine/*.c) $(LIB)
 $(BUILD)/sandgate-agent: $(call objects,src/agent.c src/agent/*.c) $(LIB)
 	@echo 'LINK $@'
 	$(Q)$(LINK) -o $@ $^
+
+# Loaded by the machine's Python, which has no sanitizer in it.
+ZYGOTE_SRC := $(wildcard src/zygote/*.c) src/base/confine.c src/base/packet.c src/wire/agentmsg.c
+ZYGOTE_HARDEN := -fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
+
+$(BUILD)/sandgate-zygote.so: $(ZYGOTE_SRC) src/wire/zygotemsg.h src/wire/agentmsg.h src/base/confine.h src/base/packet.h Makefile
+	@mkdir -p $(@D)
+	@echo 'LINK $@'
+	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE -Isrc $(WARN) $(CFLAGS) $(ZYGOTE_HARDEN) $(CPPFLAGS) -fPIC -shared \
+	        -fvisibility=hidden -Wl,-z,relro,-z,now $(LDFLAGS) -o $@ $(ZYGOTE_SRC)
 
 # sandgatectl prints what the route table says, so it has the table and the handlers.
 GATEWAY_OBJS := $(call objects,$(foreach layer,api core store e2b web,src/$(layer)/*.c))
@@ -213,7 +235,7 @@ $(OBJ)/%.o: src/%.c Makefile
 $(OBJ)/engine.o $(OBJ)/engine/%.o: COMPILE += $(ENGINE_CFLAGS)
 $(OBJ)/e2b/%.o: COMPILE += $(E2B_CFLAGS)
 $(OBJ)/engine/driver.o: COMPILE += -Wa,-I.
-$(OBJ)/engine/driver.o: src/engine/kernel.py
+$(OBJ)/engine/driver.o: $(addprefix src/engine/,kernel.py charts.py kernel.js)
 $(OBJ)/store/%.o: COMPILE += $(STORE_CFLAGS)
 $(OBJ)/store/migrate.o: COMPILE += -Wa,-I.
 $(OBJ)/store/migrate.o: $(wildcard sql/*.sql)

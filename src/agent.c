@@ -16,7 +16,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/compose.h"
+#include "agent/connect.h"
 #include "agent/files.h"
+#include "agent/metadata.h"
 #include "agent/spawn.h"
 #include "agent/usage.h"
 #include "agent/watch.h"
@@ -77,8 +80,8 @@ static int list_to_memory(const char *path, int depth, int *fd)
 	return rc;
 }
 
-/* Walks of a tree can take long: they run in a child, which answers by itself. One that dies before
- * has its answer given when it is reaped. */
+/* Walks of a tree and copies can take long: they run in a child, which answers by itself. One that
+ * dies before has its answer given when it is reaped. */
 static struct walker {
 	pid_t pid; /* 0: free */
 	uint32_t id;
@@ -92,8 +95,17 @@ static struct walker *find_walker(pid_t pid)
 	return NULL;
 }
 
-static void walk(const struct agent_msg *msg, const char *path)
+static void compose_files(const struct agent_msg *msg, const char *payload, size_t n)
 {
+	char failed[1 + PATH_TEXT];
+	int rc = compose(payload, n, owner_of(msg), failed);
+	reply(msg->id, rc, failed, rc < 0 ? strlen(failed) + 1 : 0, -1);
+}
+
+static void walk(const struct agent_msg *msg, const char *payload, size_t n)
+{
+	size_t pos = 0;
+	const char *path = agent_string(payload, n, &pos);
 	struct walker *w = find_walker(0);
 	pid_t pid = w ? fork() : -1;
 	if (pid < 0) {
@@ -104,19 +116,50 @@ static void walk(const struct agent_msg *msg, const char *path)
 		*w = (struct walker){ pid, msg->id };
 		return;
 	}
+	if (msg->op == AGENT_COMPOSE) {
+		compose_files(msg, payload, n);
+		_exit(0);
+	}
 	int fd = -1;
-	int rc = msg->op == AGENT_LIST ? list_to_memory(path, msg->value, &fd) : file_remove(path);
+	int rc = -EINVAL;
+	if (path)
+		rc = msg->op == AGENT_LIST ? list_to_memory(path, msg->value, &fd)
+					   : file_remove(path);
 	reply(msg->id, rc, NULL, 0, fd);
 	_exit(0);
 }
 
-static void open_file(const struct agent_msg *msg, const char *path)
+static void open_to_read(const struct agent_msg *msg, const char *path)
+{
+	_close_ int fd = -1;
+	int rc = file_open_read(path, &fd);
+	reply(msg->id, rc, NULL, 0, fd);
+}
+
+static void open_to_write(const struct agent_msg *msg, const char *path, const char *pairs,
+			  size_t n)
 {
 	_close_ int fd = -1;
 	char bad[PATH_TEXT] = "";
-	int rc = msg->op == AGENT_OPEN_READ ? file_open_read(path, &fd)
-					    : file_open_write(path, owner_of(msg), &fd, bad);
-	reply(msg->id, rc, bad, strlen(bad) + 1, fd);
+	int rc = file_open_write(path, owner_of(msg), &fd, bad);
+	if (rc == 0)
+		rc = metadata_set(fd, path, pairs, n);
+	reply(msg->id, rc, bad, strlen(bad) + 1, rc < 0 ? -1 : fd);
+}
+
+static void start(const struct agent_msg *msg, const char *payload, size_t n, const int *fds,
+		  size_t nfds)
+{
+	_close_ int master = -1;
+	int rc = spawn(msg, payload, n, fds, nfds, &limits, &master);
+	reply(msg->id, rc, NULL, 0, master);
+}
+
+static void open_port(const struct agent_msg *msg)
+{
+	_close_ int fd = -1;
+	int rc = connect_port(msg->value, &fd);
+	reply(msg->id, rc, NULL, 0, fd);
 }
 
 static void send_signal(const struct agent_msg *msg)
@@ -147,12 +190,13 @@ static void on_message(const struct agent_msg *msg, const char *payload, size_t 
 {
 	size_t pos = 0;
 	const char *path = agent_string(payload, n, &pos);
+	size_t behind = pos;
 	const char *second = agent_string(payload, n, &pos);
 	if (!path)
 		path = "";
 	switch (msg->op) {
 	case AGENT_SPAWN:
-		reply(msg->id, spawn(msg, payload, n, fds, nfds, &limits), NULL, 0, -1);
+		start(msg, payload, n, fds, nfds);
 		break;
 	case AGENT_SIGNAL:
 		send_signal(msg);
@@ -163,8 +207,10 @@ static void on_message(const struct agent_msg *msg, const char *payload, size_t 
 		reply(msg->id, 0, NULL, 0, -1);
 		break;
 	case AGENT_OPEN_READ:
+		open_to_read(msg, path);
+		break;
 	case AGENT_OPEN_WRITE:
-		open_file(msg, path);
+		open_to_write(msg, path, payload + behind, n - behind);
 		break;
 	case AGENT_STAT:
 		reply_entry(msg->id, 0, path);
@@ -178,7 +224,8 @@ static void on_message(const struct agent_msg *msg, const char *payload, size_t 
 		break;
 	case AGENT_LIST:
 	case AGENT_REMOVE:
-		walk(msg, path);
+	case AGENT_COMPOSE:
+		walk(msg, payload, n);
 		break;
 	case AGENT_USAGE:
 		report_usage(msg->id);
@@ -192,6 +239,9 @@ static void on_message(const struct agent_msg *msg, const char *payload, size_t 
 	case AGENT_UNWATCH:
 		watch_end(msg->target, reply_watch);
 		reply(msg->id, 0, NULL, 0, -1);
+		break;
+	case AGENT_CONNECT:
+		open_port(msg);
 		break;
 	default:
 		reply(msg->id, -ENOSYS, NULL, 0, -1);

@@ -23,8 +23,12 @@
 #include "base/notify.h"
 #include "engine/engine.h"
 #include "engine/launch.h"
+#include "engine/multicast.h"
+#include "engine/node.h"
+#include "engine/pool.h"
 #include "engine/sandbox.h"
 #include "engine/surface.h"
+#include "engine/zygote.h"
 
 #define BACKLOG     1024
 #define SAMPLE_SECS 5
@@ -39,6 +43,7 @@ struct program {
 	struct timer alive;
 	int listen_fd, port;
 	int exit_code;
+	const char *zygote_why; /* why there is none */
 };
 
 static int fail(int code, const struct err *err)
@@ -73,11 +78,10 @@ static int open_listener(struct program *p, const struct options *o, struct err 
 	return 0;
 }
 
-/* Beside this program, or where an installation puts it. */
-static int load_agent(struct err *err)
+/* A file of ours, beside this program or where an installation puts it. */
+static int load(const char *name, struct err *err)
 {
-	static const char *const places[] = { "sandgate-agent",
-					      "../libexec/sandgate/sandgate-agent" };
+	static const char *const places[] = { "", "../libexec/sandgate/" };
 	char self[PATH_MAX], path[PATH_MAX + 64];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
 	if (n < 0)
@@ -85,13 +89,12 @@ static int load_agent(struct err *err)
 	self[n] = '\0';
 	*strrchr(self, '/') = '\0';
 	for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-		snprintf(path, sizeof path, "%s/%s", self, places[i]);
+		snprintf(path, sizeof path, "%s/%s%s", self, places[i], name);
 		if (access(path, R_OK) == 0)
 			return launch_load(path, err);
 	}
 	return err_set(err, ERR_NOT_FOUND,
-		       "sandgate-agent is neither beside this program nor in "
-		       "../libexec/sandgate");
+		       "%s is neither beside this program nor in ../libexec/sandgate", name);
 }
 
 /* Three descriptors a sandbox, three a process, one a client: take what the system gives. */
@@ -131,7 +134,9 @@ static void on_signal(void *ctx, uint32_t events)
 			continue;
 		}
 		while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
-			sandbox_reaped(&p->engine, pid);
+			if (!zygote_reaped(p->engine.zygote, pid) &&
+			    !memory_reaped(&p->engine, pid))
+				sandbox_reaped(&p->engine, pid);
 	}
 }
 
@@ -148,6 +153,9 @@ static void on_sampling(void *ctx)
 	for (struct sandbox *s = p->engine.sandboxes; s; s = s->next, n++)
 		if (s->state == SANDBOX_RUNNING)
 			sandbox_measure(s, ignore_sample, NULL);
+	memory_check(&p->engine);
+	if (memory_full(&p->engine, NULL))
+		pool_drain(p->engine.pool);
 	notify_status(&p->notify, "sandboxes: %d", n);
 	timer_at(&p->sampling, p->engine.loop, clock_mono_us() + SAMPLE_SECS * SECOND_US,
 		 on_sampling, p);
@@ -189,6 +197,31 @@ static void add_layer(struct buf *list, const char *fmt, const char *a)
 		buf_addf(list, " (%s)", a);
 }
 
+/* What control groups hold, and by which version; memory is held without them, too. */
+static void add_limits(struct buf *on, struct buf *off, const struct cgroup_tops *t)
+{
+	static const char *const names[CGROUP_USES] = {
+		[CGROUP_MEMORY] = "memory limit",
+		[CGROUP_PIDS] = "process limit",
+		[CGROUP_CPU] = "cpu limit",
+		[CGROUP_FREEZER] = "freezer",
+	};
+	for (int use = 0; use < CGROUP_USES; use++) {
+		if (t->by[use] >= 0)
+			add_layer(on, names[use],
+				  t->top[t->by[use]].v2 ? "cgroup v2" : "cgroup v1");
+		else if (use == CGROUP_MEMORY)
+			add_layer(on, names[use], "watcher");
+		else
+			add_layer(off, names[use], t->why[use]);
+	}
+	static const char unmapped[] = "limit on unmapped memory";
+	if (t->by[CGROUP_MEMORY] >= 0)
+		add_layer(on, unmapped, NULL);
+	else
+		add_layer(off, unmapped, "the watcher does not see it");
+}
+
 /* One line that says what protects this machine, and what does not. */
 static void say_ready(const struct program *p)
 {
@@ -206,23 +239,47 @@ static void say_ready(const struct program *p)
 	else
 		add_layer(&off, "root and user",
 			  "no range in /etc/subuid or no newuidmap: only user");
-	if (e->ground.cgroup_top[0])
-		add_layer(&on, "cgroup v2 freezer", NULL);
-	else
-		add_layer(&off, "cgroup v2 freezer", e->ground.cgroup_why);
-	add_layer(&off, "memory limit", "per process only");
+	add_limits(&on, &off, &e->ground.tops);
 	if (e->internet)
 		add_layer(&on, "internet", NULL);
 	else
 		add_layer(&off, "internet",
-			  !e->opt->internet ? "switched off"
-			  : !e->ground.tun  ? "/dev/net/tun cannot be opened"
-					    : "no " NET_SLIRP);
+			  !e->opt->internet        ? "switched off"
+			  : !e->ground.tun         ? "/dev/net/tun cannot be opened"
+			  : !multicast_can_close() ? "no xfrm in the kernel to close multicast"
+						   : "no " NET_SLIRP);
+	if (zygote_is_ready(e->zygote))
+		add_layer(&on, "zygote", NULL);
+	else
+		add_layer(&off, "zygote", p->zygote_why);
 	bool v6 = strchr(e->opt->listen_host, ':') != NULL;
 	fprintf(stderr, "sandgate-engine: ready on http://%s%s%s:%d; active: %s; inactive: %s\n",
-		v6 ? "[" : "", e->opt->listen_host, v6 ? "]" : "", p->port, on.p, off.p);
+		v6 ? "[" : "", e->opt->listen_host, v6 ? "]" : "", p->port, on.p,
+		off.len ? off.p : "none");
 	buf_free(&on);
 	buf_free(&off);
+}
+
+/* Without a zygote kernels are slow to come, but they come. */
+static void serve_now(void *ctx, const char *zygote_why)
+{
+	struct program *p = ctx;
+	struct err err;
+	if (p->engine.stopping)
+		return;
+	if (zygote_why)
+		p->zygote_why = zygote_why;
+	if (http_new(&p->engine.http, p->engine.loop, p->listen_fd, edge_route, &p->engine, &err) <
+	    0) {
+		p->exit_code = fail(1, &err);
+		begin_stop(p);
+		return;
+	}
+	p->engine.pool = pool_new(&p->engine);
+	say_ready(p);
+	notify_say(&p->notify, "READY=1");
+	on_sampling(p);
+	on_alive(p);
 }
 
 /* The probe has shown whether sandboxes can be made here: serve, or say why not. */
@@ -239,29 +296,26 @@ static void on_probed(void *ctx, struct sandbox *s, const struct err *why)
 		return;
 	}
 	sandbox_end(s);
-	if (http_new(&p->engine.http, p->engine.loop, p->listen_fd, edge_route, &p->engine, &err) <
-	    0) {
-		p->exit_code = fail(1, &err);
-		begin_stop(p);
-		return;
-	}
-	say_ready(p);
-	notify_say(&p->notify, "READY=1");
-	on_sampling(p);
-	on_alive(p);
+	p->zygote_why = "switched off";
+	if (!p->engine.opt->zygote)
+		serve_now(p, NULL);
+	else if (zygote_new(&p->engine.zygote, &p->engine, serve_now, p, &err) < 0)
+		serve_now(p, err.text);
 }
 
 static int start(struct program *p, struct err *err)
 {
 	struct engine *e = &p->engine;
 	struct sandbox_config probe = { .timeout = 60, .secure = true, .probe = true };
-	e->internet = e->opt->internet && e->ground.tun && access(NET_SLIRP, X_OK) == 0;
+	e->node = node_find();
+	e->internet = e->opt->internet && e->ground.tun && access(NET_SLIRP, X_OK) == 0 &&
+		      multicast_can_close();
 	net_host_read(&e->host);
 	e->slots = calloc((size_t)e->ground.slots, 1);
 	if (!e->slots)
 		return err_set(err, ERR_INTERNAL, "no memory");
 	if (seccomp_compile(&e->filter, err) < 0 || loop_new(&e->loop, err) < 0 ||
-	    watch_signals(p, err) < 0)
+	    watch_signals(p, err) < 0 || memory_new(e, err) < 0)
 		return -1;
 	if (template_find(e->templates, "base", &probe.template, err) < 0)
 		return -1;
@@ -286,8 +340,10 @@ static int prepare(struct program *p, struct options *o, int argc, char **argv)
 		return fail(2, &err);
 	if (open_listener(p, o, &err) < 0)
 		return fail(err.code == ERR_INVALID ? 2 : 1, &err);
-	p->engine.agent_exe = load_agent(&err);
-	return p->engine.agent_exe < 0 ? fail(1, &err) : -1;
+	p->engine.agent_exe = load("sandgate-agent", &err);
+	if (p->engine.agent_exe >= 0)
+		p->engine.zygote_lib = load("sandgate-zygote.so", &err);
+	return p->engine.zygote_lib < 0 ? fail(1, &err) : -1;
 }
 
 static int serve(struct program *p)
@@ -308,22 +364,27 @@ static void clean_up(struct program *p)
 		http_free(p->engine.http);
 	else
 		close_fd(&p->listen_fd);
+	zygote_free(p->engine.zygote);
+	pool_free(p->engine.pool);
 	timer_stop(&p->sampling);
 	timer_stop(&p->alive);
 	notify_close(&p->notify);
 	watch_del(&p->signals);
 	close_fd(&p->signal_fd);
 	close_fd(&p->engine.agent_exe);
+	close_fd(&p->engine.zygote_lib);
+	memory_free(&p->engine);
 	loop_free(p->engine.loop);
 	templates_free(p->engine.templates);
 	free(p->engine.slots);
+	logs_kept_free(&p->engine.logs);
 	free(p->engine.filter.rules.filter);
 }
 
 int main(int argc, char **argv)
 {
 	struct options o = { 0 };
-	struct program p = { .engine = { .opt = &o, .agent_exe = -1 },
+	struct program p = { .engine = { .opt = &o, .agent_exe = -1, .zygote_lib = -1 },
 			     .signal_fd = -1,
 			     .listen_fd = -1 };
 	notify_open(&p.notify);

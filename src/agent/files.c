@@ -15,6 +15,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "agent/metadata.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "wire/agentmsg.h"
@@ -23,7 +24,7 @@
 
 #define ENTRIES_MAX 200000
 
-static void own(int fd, struct owner who)
+void file_own(int fd, struct owner who)
 {
 	if (who.uid != (uid_t)-1 && fchown(fd, who.uid, who.gid) < 0)
 		return; /* a file system without owners is no reason to refuse a write */
@@ -97,7 +98,7 @@ static int make_one(const char *path, struct owner who)
 	return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
 }
 
-static int make_parents(const char *path, struct owner who, char part[PATH_TEXT])
+int file_make_parents(const char *path, struct owner who, char part[PATH_TEXT])
 {
 	for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
 		snprintf(part, PATH_TEXT, "%.*s", (int)(slash - path), path);
@@ -110,7 +111,7 @@ static int make_parents(const char *path, struct owner who, char part[PATH_TEXT]
 
 int file_open_write(const char *path, struct owner who, int *fd, char *bad)
 {
-	int rc = make_parents(path, who, bad);
+	int rc = file_make_parents(path, who, bad);
 	if (rc < 0)
 		return rc;
 	_close_ int f = open_plain(path, O_WRONLY | O_CREAT, 0644);
@@ -121,7 +122,7 @@ int file_open_write(const char *path, struct owner who, int *fd, char *bad)
 		return rc;
 	if (ftruncate(f, 0) < 0)
 		return -errno;
-	own(f, who);
+	file_own(f, who);
 	*fd = steal_fd(&f);
 	return 0;
 }
@@ -213,6 +214,7 @@ static int put_entry(struct buf *json, const char *path, const struct stat *st)
 	if (link) {
 		put_field(json, "symlinkTarget", realpath(path, target) ? target : path);
 	}
+	metadata_put(json, path, &to);
 	int64_t us = (int64_t)st->st_mtim.tv_sec * SECOND_US + st->st_mtim.tv_nsec / 1000;
 	return buf_addf(json, "\"modifiedTime\":\"%s\"}", clock_rfc3339(when, us)) < 0 ? -ENOBUFS
 										       : 0;
@@ -281,7 +283,7 @@ int file_mkdir(const char *path, struct owner who)
 	if (stat(path, &st) == 0)
 		return S_ISDIR(st.st_mode) ? -EEXIST : -ENOTEMPTY;
 	char part[PATH_TEXT];
-	int rc = make_parents(path, who, part);
+	int rc = file_make_parents(path, who, part);
 	return rc < 0 ? rc : make_one(path, who);
 }
 
@@ -291,7 +293,7 @@ int file_move(const char *from, const char *to, struct owner who)
 	char part[PATH_TEXT];
 	if (lstat(from, &st) < 0)
 		return -errno;
-	int rc = make_parents(to, who, part);
+	int rc = file_make_parents(to, who, part);
 	if (rc < 0)
 		return rc;
 	return rename(from, to) < 0 ? -errno : 0;

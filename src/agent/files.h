@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "base/buf.h"
+#include "wire/path.h"
 
 /* Who owns what is made; -1 leaves it to the process. */
 struct owner {
@@ -21,6 +22,9 @@ int file_open_read(const char *path, int *fd);
 int file_open_dir(const char *path, bool links, int *fd);
 /* bad (PATH_TEXT bytes) is the component that is no directory, for -ENOTDIR. */
 int file_open_write(const char *path, struct owner who, int *fd, char *bad);
+/* The directories above path, where they are missing; part is the one that was worked at last. */
+int file_make_parents(const char *path, struct owner who, char part[PATH_TEXT]);
+void file_own(int fd, struct owner who);
 int file_entry(const char *path, struct buf *json);           /* append an EntryInfo */
 int file_list(const char *path, int depth, struct buf *json); /* append {"entries":[...]} */
 /* -EEXIST: it is there; -ENOTEMPTY: something else is; -ENOTDIR: a parent is no folder. */

@@ -2,20 +2,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
-#include <linux/capability.h>
-#include <linux/securebits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "agent/terminal.h"
+#include "base/cleanup.h"
 #include "base/packet.h"
 
 #define STRINGS_MAX 4096
@@ -28,57 +25,8 @@ struct child {
 
 static struct child *children;
 
-static void limit(int what, uint64_t value)
-{
-	struct rlimit now, r = { value, value };
-	if (getrlimit(what, &now) == 0 && now.rlim_max != RLIM_INFINITY && now.rlim_max < value)
-		r.rlim_cur = r.rlim_max = now.rlim_max;
-	setrlimit(what, &r);
-}
-
-static void set_limits(const struct limits *l)
-{
-	limit(RLIMIT_CORE, 0);
-	limit(RLIMIT_NOFILE, 8192);
-	limit(RLIMIT_MEMLOCK, 8u << 20);
-	limit(RLIMIT_MSGQUEUE, 819200);
-	limit(RLIMIT_SIGPENDING, 4096);
-	limit(RLIMIT_FSIZE, l->file_size);
-	limit(RLIMIT_NPROC, l->nproc);
-	limit(RLIMIT_DATA, l->data);
-}
-
-/* Nothing that runs for a client has a capability, not even as root: the bounding set is emptied,
- * so that no exec can give one back. */
-static int drop_capabilities(void)
-{
-	for (int cap = 0; prctl(PR_CAPBSET_READ, cap) >= 0; cap++)
-		if (prctl(PR_CAPBSET_DROP, cap) < 0 && errno != EPERM)
-			return -1;
-	prctl(PR_SET_SECUREBITS, SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
-					 SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED);
-	return 0;
-}
-
-static int become(bool root, bool two_users)
-{
-	uid_t uid = root ? 0 : AGENT_UID;
-	gid_t gid = uid;
-	if (two_users) {
-		if (drop_capabilities() < 0)
-			return -1;
-		if (setgroups(1, &gid) < 0 || setresgid(gid, gid, gid) < 0 ||
-		    setresuid(uid, uid, uid) < 0)
-			return -1;
-	}
-	struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3, 0 };
-	struct __user_cap_data_struct none[2] = { { 0 } };
-	return (int)syscall(SYS_capset, &head, none);
-}
-
-static void __attribute__((noreturn))
-run(const struct agent_msg *msg, const char *cwd, char **argv, char **env, const int *fds,
-    size_t nfds, const struct limits *limits)
+/* Descriptors 0 to nfds - 1 become fds; all others are closed. */
+static void place(const int *fds, size_t nfds)
 {
 	/* Out of the way first: a received descriptor may itself be 0 to 3. */
 	int high[PACKET_FDS_MAX];
@@ -87,19 +35,28 @@ run(const struct agent_msg *msg, const char *cwd, char **argv, char **env, const
 	for (size_t i = 0; i < nfds; i++)
 		dup2(high[i], (int)i);
 	syscall(SYS_close_range, (unsigned)nfds, ~0u, 0);
+}
+
+static void __attribute__((noreturn))
+run(const struct agent_msg *msg, const char *cwd, char **argv, char **env, const int *fds,
+    size_t nfds, const struct limits *limits)
+{
+	place(fds, nfds);
 	setsid();
+	if (msg->flags & AGENT_PTY)
+		terminal_control();
 	sigset_t none;
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	umask(022);
 	const char *why = NULL;
-	if (become((msg->flags & AGENT_AS_ROOT) != 0, limits->two_users) < 0)
+	if (confine_become(msg->flags & AGENT_AS_ROOT ? 0 : AGENT_UID, limits->two_users) < 0)
 		why = "change of user";
 	else if (chdir(cwd) < 0)
 		why = cwd;
 	int code = 126;
 	if (!why) {
-		set_limits(limits);
+		confine_limits(limits);
 		execvpe(argv[0], argv, env);
 		code = errno == ENOENT ? 127 : 126;
 		why = argv[0];
@@ -135,8 +92,15 @@ static int parse(const struct agent_msg *msg, const char *payload, size_t n, con
 	return 0;
 }
 
+static int open_terminal(const struct agent_msg *msg, const struct limits *limits, int *ours,
+			 int *theirs)
+{
+	uid_t uid = msg->flags & AGENT_AS_ROOT ? 0 : AGENT_UID;
+	return terminal_open(msg->target, limits->two_users ? uid : (uid_t)-1, ours, theirs);
+}
+
 int spawn(const struct agent_msg *msg, const char *payload, size_t n, const int *fds, size_t nfds,
-	  const struct limits *limits)
+	  const struct limits *limits, int *master)
 {
 	static char *argv[STRINGS_MAX + 1], *env[STRINGS_MAX + 1];
 	const char *cwd;
@@ -144,7 +108,7 @@ int spawn(const struct agent_msg *msg, const char *payload, size_t n, const int 
 	int rc = parse(msg, payload, n, &cwd, argv, env);
 	if (rc < 0)
 		return rc;
-	if (nfds < 3)
+	if (!(msg->flags & AGENT_PTY) && nfds < 3)
 		return -EINVAL;
 	if (stat(cwd, &st) < 0)
 		return -errno;
@@ -154,12 +118,19 @@ int spawn(const struct agent_msg *msg, const char *payload, size_t n, const int 
 	for (char **e = env; *e; e++)
 		if (!strncmp(*e, "PATH=", 5))
 			setenv("PATH", *e + 5, 1);
+	_close_ int ours = -1, theirs = -1;
+	if (msg->flags & AGENT_PTY)
+		rc = open_terminal(msg, limits, &ours, &theirs);
+	if (rc < 0)
+		return rc;
+	const int terminal[] = { theirs, theirs, theirs };
 	struct child *c = calloc(1, sizeof *c);
 	if (!c)
 		return -ENOMEM;
 	pid_t pid = fork();
 	if (pid == 0)
-		run(msg, cwd, argv, env, fds, nfds, limits);
+		run(msg, cwd, argv, env, theirs < 0 ? fds : terminal, theirs < 0 ? nfds : 3,
+		    limits);
 	if (pid < 0) {
 		rc = -errno;
 		free(c);
@@ -167,6 +138,7 @@ int spawn(const struct agent_msg *msg, const char *payload, size_t n, const int 
 	}
 	*c = (struct child){ .next = children, .pid = pid, .id = msg->id };
 	children = c;
+	*master = steal_fd(&ours);
 	return pid;
 }
 

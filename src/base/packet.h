@@ -6,7 +6,7 @@
 #include <sys/types.h>
 
 #define PACKET_MAX     (160u << 10) /* bytes of one packet; fits the kernel's default send buffer */
-#define PACKET_FDS_MAX 4
+#define PACKET_FDS_MAX 12
 
 /* Send head and body as one packet, with nfds descriptors. 0, or -1 with errno (EAGAIN on a full
  * non-blocking socket: nothing was sent). */

@@ -47,14 +47,21 @@ struct context {
 	void *created_ctx;
 };
 
-static const char *const language_names[] = { [KERNEL_PYTHON] = "python", [KERNEL_BASH] = "bash" };
+static const char *const language_names[] = {
+	[KERNEL_PYTHON] = "python", [KERNEL_BASH] = "bash", [KERNEL_JAVASCRIPT] = "javascript"
+};
 
 static void start_kernel(struct context *c);
 
-int context_language(const char *name, enum kernel_language *out, struct err *err)
+static int unavailable(const char *language, struct err *err)
 {
-	static const char *const elsewhere[] = { "javascript", "js",   "typescript", "ts",
-						 "r",          "java", "deno" };
+	return err_set(err, ERR_UNAVAILABLE, "language %s is not offered by this engine", language);
+}
+
+int context_language(const struct engine *e, const char *name, enum kernel_language *out,
+		     struct err *err)
+{
+	static const char *const elsewhere[] = { "typescript", "ts", "r", "java", "deno" };
 	char low[32];
 	size_t n = 0;
 	while (isspace((unsigned char)*name))
@@ -62,6 +69,10 @@ int context_language(const char *name, enum kernel_language *out, struct err *er
 	for (; name[n] && !isspace((unsigned char)name[n]) && n < sizeof low - 1; n++)
 		low[n] = (char)tolower((unsigned char)name[n]);
 	low[n] = '\0';
+	if (!strcmp(low, "js"))
+		snprintf(low, sizeof low, "%s", language_names[KERNEL_JAVASCRIPT]);
+	if (!strcmp(low, language_names[KERNEL_JAVASCRIPT]) && !e->node)
+		return unavailable(low, err);
 	for (size_t i = 0; i < sizeof language_names / sizeof *language_names; i++) {
 		if (!*low || !strcmp(low, language_names[i])) {
 			*out = (enum kernel_language)i;
@@ -70,10 +81,15 @@ int context_language(const char *name, enum kernel_language *out, struct err *er
 	}
 	for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
 		if (!strcmp(low, elsewhere[i]))
-			return err_set(err, ERR_UNAVAILABLE,
-				       "language %s is not offered by this engine", low);
+			return unavailable(low, err);
 	return err_set(err, ERR_NOT_FOUND, "Failed to create context: kernel spec %s not found",
 		       low);
+}
+
+static void log_kernel(const struct context *c, enum logs_level level, const char *message)
+{
+	logs_add(c->s->log, level, message, "context", c->id, "language",
+		 language_names[c->language], NULL);
 }
 
 /* ---- runs ---- */
@@ -181,6 +197,7 @@ static void interrupt(void *ctx)
 	}
 	log_line(LOG_INFO, "op=interrupt sandbox=%s error=\"ignored; the kernel is replaced\"",
 		 c->s->id);
+	log_kernel(c, LOGS_WARN, "Kernel ignored the interrupt and is replaced");
 	if (c->running)
 		finish_unexpectedly(c);
 	replace_kernel(c);
@@ -250,6 +267,8 @@ void context_run(struct context *c, struct req *r, const char *code, size_t n,
 
 /* ---- what the kernel says ---- */
 
+static void on_died(void *ctx);
+
 static void on_spawned(void *ctx, int error)
 {
 	struct context *c = ctx;
@@ -262,6 +281,8 @@ static void on_spawned(void *ctx, int error)
 		created(c->created_ctx, error ? NULL : c, why);
 	if (error && created)
 		context_delete(c);
+	else if (error)
+		on_died(c);
 }
 
 static void on_ready(void *ctx)
@@ -270,6 +291,7 @@ static void on_ready(void *ctx)
 	c->ready = true;
 	c->since = clock_mono_us();
 	c->failures = 0;
+	log_kernel(c, LOGS_DEBUG, "Kernel ready");
 	pump(c);
 }
 
@@ -303,6 +325,7 @@ static void on_died(void *ctx)
 		on_spawned(c, ENOENT);
 		return;
 	}
+	log_kernel(c, LOGS_ERROR, c->running ? "Kernel ended in a run" : "Kernel ended");
 	if (c->running)
 		finish_crashed(c);
 	bool was_ready = c->ready;
@@ -313,6 +336,7 @@ static void on_died(void *ctx)
 	timer_stop(&c->patience);
 	if (!was_ready && ++c->failures >= FAILURES_MAX) {
 		log_line(LOG_ERROR, "op=kernel sandbox=%s error=\"does not start\"", c->s->id);
+		log_kernel(c, LOGS_ERROR, "Kernel does not start");
 		while (c->runs)
 			finish_unexpectedly(c);
 		c->failures = 0; /* the next run tries again */
@@ -435,6 +459,7 @@ struct json_object *contexts_json(const struct sandbox *s)
 
 void context_restart(struct context *c)
 {
+	log_kernel(c, LOGS_INFO, "Kernel restarted by a request");
 	if (c->running)
 		finish_unexpectedly(c);
 	replace_kernel(c);
@@ -445,6 +470,13 @@ void context_delete(struct context *c)
 	while (c->runs)
 		finish_unexpectedly(c);
 	free_context(c);
+}
+
+void contexts_set_env(struct sandbox *s, struct json_object *env)
+{
+	for (struct context *c = env ? s->contexts : NULL; c; c = c->next)
+		if (c->kernel)
+			kernel_set_env(c->kernel, env);
 }
 
 void contexts_exited(struct sandbox *s, uint32_t id)

@@ -13,9 +13,10 @@
 
 struct context;
 
-/* By name, lower-cased and trimmed ("" is python). ERR_UNAVAILABLE: E2B has it, this engine does
- * not; ERR_NOT_FOUND: there is no such language. */
-int context_language(const char *name, enum kernel_language *out, struct err *err);
+/* By name, lower-cased and trimmed ("" is python). ERR_UNAVAILABLE: E2B has it, this engine or this
+ * machine does not; ERR_NOT_FOUND: there is no such language. */
+int context_language(const struct engine *e, const char *name, enum kernel_language *out,
+		     struct err *err);
 
 /* The interpreter that a sandbox has from its start on. */
 void context_start_default(struct sandbox *s);
@@ -44,6 +45,7 @@ void context_restart(struct context *c);
 void context_delete(struct context *c);
 
 /* For the sandbox. */
+void contexts_set_env(struct sandbox *s, struct json_object *env); /* from now on; NULL is fine */
 void contexts_exited(struct sandbox *s, uint32_t id);
 void contexts_cut(struct sandbox *s);
 void contexts_resumed(struct sandbox *s);

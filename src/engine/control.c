@@ -9,7 +9,9 @@
 #include "base/ids.h"
 #include "engine/answer.h"
 #include "engine/listing.h"
+#include "engine/logview.h"
 #include "engine/metrics.h"
+#include "engine/network.h"
 #include "wire/uri.h"
 
 #define BODY_MAX   (1u << 20)
@@ -63,6 +65,22 @@ static struct json_object *sandbox_json(const struct sandbox *s)
 	return o;
 }
 
+/* A create or resume that was refused at once, with the status that its kind of error has. */
+static void answer_refused(struct req *r, const struct err *err)
+{
+	struct json_object *o = json_object_new_object();
+	int status = err->code == ERR_LIMIT         ? 429
+		     : err->code == ERR_INVALID     ? 400
+		     : err->code == ERR_UNAVAILABLE ? 503
+						    : 500;
+	json_object_object_add(o, "code", json_object_new_int(status));
+	json_object_object_add(o, "message", json_object_new_string(err->text));
+	if (status == 503)
+		json_object_object_add(o, "error_code",
+				       json_object_new_string("sandbox_capacity_unavailable"));
+	answer_json(r, status, o);
+}
+
 /* The asker of a create may go away; the sandbox is made all the same. */
 struct creating {
 	struct req *req;
@@ -103,16 +121,12 @@ static bool filled(struct json_object *o, const char *key)
 }
 
 /* A part of the request that this engine cannot honour, and must not pass over in silence. */
-static const char *not_offered(struct json_object *body, struct json_object *network)
+static const char *not_offered(struct json_object *body)
 {
 	static const char *const top[] = { "mcp", "iam", "volumeMounts" };
-	static const char *const net[] = { "allowOut", "denyOut", "rules", "egressProxy" };
 	for (size_t i = 0; i < sizeof top / sizeof *top; i++)
 		if (filled(body, top[i]))
 			return top[i];
-	for (size_t i = 0; network && i < sizeof net / sizeof *net; i++)
-		if (filled(network, net[i]))
-			return "network policy";
 	return NULL;
 }
 
@@ -120,7 +134,7 @@ static int read_create(struct call *c, struct json_object *body, struct sandbox_
 		       const char **template, int64_t *timeout, struct err *err)
 {
 	struct json_object *network = NULL, *resume = NULL;
-	bool public_traffic = true, pause_memory = true;
+	bool pause_memory = true;
 	*timeout = c->v2 ? V2_TIMEOUT : V1_TIMEOUT;
 	*config = (struct sandbox_config){ .internet = true, .secure = c->v2 };
 	int rc = field_string(body, "templateID", template, err);
@@ -136,17 +150,31 @@ static int read_create(struct call *c, struct json_object *body, struct sandbox_
 	    field_object(body, "autoResume", &resume, err) < 0 ||
 	    (resume && field_bool(resume, "enabled", &config->auto_resume, err) < 0) ||
 	    field_object(body, "network", &network, err) < 0 ||
-	    (network && field_bool(network, "allowPublicTraffic", &public_traffic, err) < 0))
+	    network_read(network, &config->network, err) < 0)
 		return -1;
 	config->internet_asked = internet > 0;
-	config->private_traffic = !public_traffic;
+	config->private_traffic = !network_public(config->network);
 	if (!pause_memory)
 		return err_set(err,
 			       config->auto_pause && !config->auto_resume ? ERR_UNAVAILABLE
 									  : ERR_INVALID,
 			       "autoPauseMemory");
-	const char *missing = not_offered(body, network);
+	const char *missing = not_offered(body);
 	return missing ? err_set(err, ERR_UNAVAILABLE, "%s", missing) : 0;
+}
+
+static void create_as(struct call *c, struct req *r, const struct sandbox_config *config)
+{
+	struct err err = { 0 };
+	struct creating *w = calloc(1, sizeof *w);
+	if (!w)
+		err_set(&err, ERR_INTERNAL, "no memory");
+	if (!w || sandbox_create(c->e, config, on_created, w, &err) < 0) {
+		answer_refused(r, &err);
+		free(w);
+		return;
+	}
+	req_hold(r, &w->req);
 }
 
 static void create(struct call *c, struct req *r, struct json_object *body)
@@ -160,27 +188,14 @@ static void create(struct call *c, struct req *r, struct json_object *body)
 			answer_error(r, 501, "%s is not offered by this engine", err.text);
 		else
 			bad_request(r, &err);
-		return;
+	} else if (check_timeout(c, r, timeout) == 0) {
+		config.timeout = (int)timeout;
+		if (template_find(c->e->templates, template, &config.template, &err) == 0)
+			create_as(c, r, &config);
+		else
+			answer_error(r, err.code == ERR_NOT_FOUND ? 404 : 400, "%s", err.text);
 	}
-	if (check_timeout(c, r, timeout) < 0)
-		return;
-	config.timeout = (int)timeout;
-	if (template_find(c->e->templates, template, &config.template, &err) < 0) {
-		answer_error(r, err.code == ERR_NOT_FOUND ? 404 : 400, "%s", err.text);
-		return;
-	}
-	struct creating *w = calloc(1, sizeof *w);
-	if (!w || sandbox_create(c->e, &config, on_created, w, &err) < 0) {
-		answer_error(r,
-			     !w                            ? 500
-			     : err.code == ERR_LIMIT       ? 429
-			     : err.code == ERR_UNAVAILABLE ? 503
-							   : 500,
-			     "%s", w ? err.text : "no memory");
-		free(w);
-		return;
-	}
-	req_hold(r, &w->req);
+	json_object_put(config.network);
 }
 
 /* ---- one sandbox ---- */
@@ -195,6 +210,8 @@ static void get(struct call *c, struct req *r, struct json_object *body)
 	if (s->envd_token[0])
 		json_object_object_add(o, "envdAccessToken", json_object_new_string(s->envd_token));
 	json_object_object_add(o, "domain", NULL);
+	if (s->config.network)
+		json_object_object_add(o, "network", json_object_get(s->config.network));
 	json_object_object_add(
 		o, "allowInternetAccess",
 		s->config.internet_asked ? json_object_new_boolean(s->config.internet) : NULL);
@@ -211,7 +228,7 @@ static void kill_it(struct call *c, struct req *r, struct json_object *body)
 	(void)body;
 	if (!s)
 		return;
-	sandbox_end(s);
+	sandbox_end_because(s, "killed by a request");
 	answer_empty(r, 204);
 }
 
@@ -241,11 +258,7 @@ static void connect_to(struct call *c, struct req *r, struct json_object *body)
 	int rc = paused ? sandbox_resume(s, (int)timeout, &err)
 			: sandbox_set_timeout(s, (int)timeout, true, &err);
 	if (rc < 0)
-		answer_error(r,
-			     err.code == ERR_LIMIT     ? 429
-			     : err.code == ERR_INVALID ? 400
-						       : 500,
-			     "%s", err.text);
+		answer_refused(r, &err);
 	else
 		answer_json(r, paused ? 201 : 200, sandbox_json(s));
 }
@@ -326,6 +339,13 @@ static void pause_it(struct call *c, struct req *r, struct json_object *body)
 		answer_empty(r, 204);
 }
 
+static void set_network(struct call *c, struct req *r, struct json_object *body)
+{
+	struct sandbox *s = need_sandbox(c, r);
+	if (s)
+		network_put(s, r, body);
+}
+
 /* ---- the rest ---- */
 
 static void metrics(struct call *c, struct req *r, struct json_object *body)
@@ -340,6 +360,15 @@ static void many_metrics(struct call *c, struct req *r, struct json_object *body
 {
 	(void)body;
 	metrics_many(c->e, r);
+}
+
+static void logs(struct call *c, struct req *r, struct json_object *body)
+{
+	(void)body;
+	if (c->v2)
+		logview_v2(c->e, r, c->id);
+	else
+		logview_v1(c->e, r, c->id);
 }
 
 static void list_v1(struct call *c, struct req *r, struct json_object *body)
@@ -403,21 +432,23 @@ static const struct row {
 	{ "POST", "/sandboxes/{}/timeout", BODY, set_timeout },
 	{ "POST", "/sandboxes/{}/refreshes", OPTIONAL_BODY, refresh },
 	{ "POST", "/sandboxes/{}/pause", OPTIONAL_BODY, pause_it },
+	{ "PUT", "/sandboxes/{}/network", BODY, set_network },
 	{ "GET", "/sandboxes/{}/metrics", NO_BODY, metrics },
+	{ "GET", "/sandboxes/{}/logs", NO_BODY, logs },
+	{ "GET", "/v2/sandboxes/{}/logs", NO_BODY, logs },
 	{ "GET", "/templates", NO_BODY, templates },
 	{ "GET", "/v2/templates", NO_BODY, templates },
 	{ "GET", "/templates/aliases/{}", NO_BODY, alias },
 	/* E2B has these, this engine has not. */
-	{ "*", "/sandboxes/{}/network", NO_BODY, not_here },
 	{ "*", "/sandboxes/{}/fork", NO_BODY, not_here },
 	{ "*", "/sandboxes/{}/snapshots", NO_BODY, not_here },
-	{ "*", "/sandboxes/{}/logs", NO_BODY, not_here },
-	{ "*", "/v2/sandboxes/{}/logs", NO_BODY, not_here },
 	{ "*", "/snapshots*", NO_BODY, not_here },
 	{ "*", "/templates*", NO_BODY, not_here },
 	{ "*", "/v2/templates*", NO_BODY, not_here },
 	{ "*", "/v3/templates*", NO_BODY, not_here },
 	{ "*", "/volumes*", NO_BODY, not_here },
+	{ "*", "/volumecontent*", NO_BODY, not_here },
+	{ "*", "/secrets*", NO_BODY, not_here },
 	{ "*", "/teams*", NO_BODY, not_here },
 	{ "*", "/api-keys*", NO_BODY, not_here },
 	{ "*", "/access-tokens*", NO_BODY, not_here },

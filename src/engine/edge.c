@@ -42,44 +42,65 @@ static bool parse_host(const char *host, struct target *t)
 	return true;
 }
 
-/* 1: *t is set. 0: no sandbox is meant. -1: answered already. */
-static int find_target(struct req *r, struct target *t)
+/* 1: *t is set. 0: no sandbox is meant. -1: *why says what is wrong. */
+static int find_target(struct req *r, struct target *t, const char **why)
 {
 	const char *host = req_header(r, "Host");
-	if (host && parse_host(host, t))
-		return 1;
+	if (host && parse_host(host, t)) {
+		*why = "Invalid sandbox port";
+		return t->port >= 1 && t->port <= 65535 ? 1 : -1;
+	}
 	const char *id = req_header(r, "E2b-Sandbox-Id"), *port = req_header(r, "E2b-Sandbox-Port");
 	if (!id && !port)
 		return 0;
 	char *end = NULL;
 	if (!id || !port) {
-		answer_text(r, 400, "missing header");
+		*why = "missing header";
 		return -1;
 	}
 	if (!id_ok(id)) {
-		answer_text(r, 400, "Invalid sandbox ID");
+		*why = "Invalid sandbox ID";
 		return -1;
 	}
 	t->port = strtol(port, &end, 10);
 	if (end == port || *end || t->port < 1 || t->port > 65535) {
-		answer_text(r, 400, "Invalid sandbox port");
+		*why = "Invalid sandbox port";
 		return -1;
 	}
 	snprintf(t->id, sizeof t->id, "%s", id);
 	return 1;
 }
 
-/* The edge's own errors name the sandbox with a lower-case d, unlike the control plane. */
+void edge_refuse(struct req *r, const struct edge_error *e)
+{
+	struct json_object *o = json_object_new_object();
+	json_object_object_add(o, "sandboxId", json_object_new_string(e->id));
+	json_object_object_add(o, "message", json_object_new_string(e->text));
+	if (e->port)
+		json_object_object_add(o, "port", json_object_new_int64(e->port));
+	if (e->limit)
+		json_object_object_add(o, "connectionLimit", json_object_new_int(e->limit));
+	json_object_object_add(o, "code", json_object_new_int(e->status));
+	if (e->any_origin)
+		req_add_header(r, "Access-Control-Allow-Origin", "*");
+	answer_json(r, e->status, o);
+}
+
+/* Whether what listens there is the sandbox's own affair, and so is every header of its answers. */
+static bool is_inside(const struct target *t)
+{
+	return t->port != ENVD_PORT && t->port != INTERPRETER_PORT;
+}
+
 static void edge_error(struct req *r, int status, const struct target *t, bool with_port,
 		       const char *text)
 {
-	struct json_object *o = json_object_new_object();
-	json_object_object_add(o, "sandboxId", json_object_new_string(t->id));
-	json_object_object_add(o, "message", json_object_new_string(text));
-	if (with_port)
-		json_object_object_add(o, "port", json_object_new_int64(t->port));
-	json_object_object_add(o, "code", json_object_new_int(status));
-	answer_json(r, status, o);
+	const struct edge_error e = { .status = status,
+				      .id = t->id,
+				      .port = with_port ? t->port : 0,
+				      .any_origin = is_inside(t),
+				      .text = text };
+	edge_refuse(r, &e);
 }
 
 static bool traffic_allowed(const struct sandbox *s, struct req *r, const struct target *t)
@@ -115,7 +136,11 @@ static bool wake(struct sandbox *s, struct req *r, const struct target *t)
 	}
 	int secs = s->config.timeout > RESUME_SECS ? s->config.timeout : RESUME_SECS;
 	if (sandbox_resume(s, secs, &err) < 0) {
-		edge_error(r, err.code == ERR_LIMIT ? 429 : 502, t, false, err.text);
+		edge_error(r,
+			   err.code == ERR_LIMIT         ? 429
+			   : err.code == ERR_UNAVAILABLE ? 503
+							 : 502,
+			   t, false, err.text);
 		return false;
 	}
 	return true;
@@ -136,29 +161,39 @@ static bool is_file_url(struct req *r)
 	return !strcmp(req_path(r), "/files") && strstr(req_query(r), "signature=");
 }
 
-void edge_route(void *app, struct req *r)
+/* Any page may call, as at E2B: what protects a call is its key or token, never a cookie. Whether
+ * the call goes on from here. */
+static bool allow_any_page(struct req *r)
 {
-	struct engine *e = app;
-	struct target t;
-	struct sandbox *s;
 	if (!method_known(req_method(r))) {
 		answer_error(r, 405, "method not allowed");
-		return;
+		return false;
 	}
-	/* Any page may call, as at E2B: what protects a call is its key or token, never a cookie.
-	 */
 	req_add_header(r, "Access-Control-Allow-Origin", "*");
 	if (!strcmp(req_method(r), "OPTIONS")) {
 		req_add_header(r, "Access-Control-Allow-Methods",
 			       "GET, HEAD, POST, PUT, PATCH, DELETE");
 		req_add_header(r, "Access-Control-Allow-Headers", "*");
 		answer_empty(r, 204);
-		return;
+		return false;
 	}
 	req_add_header(r, "Access-Control-Expose-Headers", "X-Next-Token, X-Total-Running");
-	int found = find_target(r, &t);
-	if (found < 0)
+	return true;
+}
+
+void edge_route(void *app, struct req *r)
+{
+	struct engine *e = app;
+	struct target t;
+	struct sandbox *s;
+	const char *why = NULL;
+	int found = find_target(r, &t, &why);
+	if ((found <= 0 || !is_inside(&t)) && !allow_any_page(r))
 		return;
+	if (found < 0) {
+		answer_text(r, 400, why);
+		return;
+	}
 	if (found == 0 && is_file_url(r)) {
 		s = files_find_signed(e, r);
 		if (!s) {
@@ -188,8 +223,7 @@ void edge_route(void *app, struct req *r)
 	else if (t.port == INTERPRETER_PORT)
 		edge_error(r, 502, &t, true, "The sandbox is running but port is not open");
 	else
-		edge_error(r, 501, &t, true,
-			   "Ports inside a sandbox are not offered by this engine");
+		ports_route(s, r, t.port);
 }
 
 /* The sandbox by its id: its address may be another's when the body is there. */

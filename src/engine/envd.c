@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "engine/answer.h"
+#include "engine/files.h"
 
 #define PROCESS    "/process.Process/"
 #define FILESYSTEM "/filesystem.Filesystem/"
@@ -95,7 +96,7 @@ void envd_route(struct sandbox *s, struct req *r)
 	} else if (get && !strcmp(path, "/envs")) {
 		answer_json(r, 200, sandbox_envs(s));
 	} else if (!strcmp(path, "/files/compose")) {
-		answer_error(r, 501, "/files/compose is not offered by this engine");
+		compose_route(s, r);
 	} else if (!strncmp(path, PROCESS, strlen(PROCESS))) {
 		process_route(s, r, path + strlen(PROCESS));
 	} else if (!strncmp(path, FILESYSTEM, strlen(FILESYSTEM))) {

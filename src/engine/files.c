@@ -119,6 +119,9 @@ void files_failed(struct req *r, int error, const char *path, bool writing)
 	case EDQUOT:
 		answer_error(r, 507, "not enough disk space available");
 		break;
+	case ENOBUFS:
+		answer_error(r, 507, "not enough room for the metadata of another file: %s", path);
+		break;
 	default:
 		answer_error(r, 500, "error opening file '%s': %s", path, strerror(error));
 	}

@@ -58,13 +58,17 @@ struct req {
 	struct header {
 		struct header *next;
 		char *name, *value;
-	} * headers;
+	} * headers, **headers_end;
 	bool answered, queued, suspended, gone;
 	struct watch hangup; /* sees the client leave while the connection is suspended */
 
 	bool streaming, ended, cut;
 	struct buf out;
 	size_t out_at; /* bytes of out that are sent already */
+	void (*switched)(void *ctx, int sock, const char *p, size_t n);
+	void *switched_ctx;
+	struct MHD_UpgradeResponseHandle
+		*handle; /* of the client's socket once it is handed over */
 	ssize_t (*pull)(void *ctx, char *p, size_t n);
 	void (*pull_done)(void *ctx);
 	void *pull_ctx;
@@ -180,8 +184,9 @@ void req_add_header(struct req *r, const char *name, const char *value)
 	struct header *h = calloc(1, sizeof *h);
 	if (!h)
 		return;
-	*h = (struct header){ r->headers, strdup(name), strdup(value) };
-	r->headers = h;
+	*h = (struct header){ NULL, strdup(name), strdup(value) };
+	*r->headers_end = h;
+	r->headers_end = &h->next;
 }
 
 static void answer(struct req *r, int status, struct MHD_Response *response)
@@ -256,14 +261,23 @@ static ssize_t stream_reader(void *ctx, uint64_t pos, char *p, size_t max)
 	return (ssize_t)n;
 }
 
-void req_begin(struct req *r, int status, const char *type)
+static void begin(struct req *r, int status, const char *type, uint64_t length)
 {
 	r->streaming = true;
 	r->out = BUF(STREAM_MAX);
 	answer(r, status,
-	       with_type(MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, stream_reader,
-							   r, NULL),
+	       with_type(MHD_create_response_from_callback(length, BLOCK, stream_reader, r, NULL),
 			 type));
+}
+
+void req_begin(struct req *r, int status, const char *type)
+{
+	begin(r, status, type, MHD_SIZE_UNKNOWN);
+}
+
+void req_begin_sized(struct req *r, int status, uint64_t length)
+{
+	begin(r, status, NULL, length);
 }
 
 bool req_begun(const struct req *r)
@@ -300,6 +314,9 @@ void req_cut(struct req *r)
 {
 	r->owner = NULL;
 	r->cut = true;
+	/* In the midst of a body the library would wait for the client's next word. */
+	if (!r->suspended && r->routed && !r->body_done)
+		shutdown(socket_of(r->conn), SHUT_RDWR);
 	resume(r);
 }
 
@@ -326,6 +343,34 @@ void req_pull(struct req *r, int status, const char *type, ssize_t (*fn)(void *,
 			 type));
 }
 
+static void on_upgrade(void *cls, struct MHD_Connection *conn, void *state, const char *extra,
+		       size_t n, MHD_socket sock, struct MHD_UpgradeResponseHandle *handle)
+{
+	struct req *r = cls;
+	(void)conn;
+	(void)state;
+	r->owner = NULL;
+	r->handle = handle;
+	if (r->cut) { /* whoever asked for it is no more */
+		req_hang_up(r);
+		return;
+	}
+	r->switched(r->switched_ctx, sock, extra, n);
+}
+
+void req_switch(struct req *r, void (*switched)(void *, int, const char *, size_t), void *ctx)
+{
+	r->switched = switched;
+	r->switched_ctx = ctx;
+	answer(r, MHD_HTTP_SWITCHING_PROTOCOLS, MHD_create_response_for_upgrade(on_upgrade, r));
+}
+
+void req_hang_up(struct req *r)
+{
+	MHD_upgrade_action(r->handle, MHD_UPGRADE_ACTION_CLOSE);
+	run_soon(r->http);
+}
+
 /* ---- the request ---- */
 
 const char *req_method(const struct req *r)
@@ -348,26 +393,35 @@ const char *req_header(const struct req *r, const char *name)
 	return MHD_lookup_connection_value(r->conn, MHD_HEADER_KIND, name);
 }
 
-struct prefix {
-	const char *text;
-	bool found;
+struct each {
+	const char *prefix;
+	int (*fn)(void *ctx, const char *name, const char *value);
+	void *ctx;
+	int rc;
 };
 
-static enum MHD_Result match_prefix(void *cls, enum MHD_ValueKind kind, const char *key,
-				    const char *value)
+static enum MHD_Result on_header(void *cls, enum MHD_ValueKind kind, const char *key,
+				 const char *value)
 {
-	struct prefix *p = cls;
+	struct each *e = cls;
+	size_t n = strlen(e->prefix);
 	(void)kind;
-	(void)value;
-	p->found |= !strncasecmp(key, p->text, strlen(p->text));
-	return MHD_YES;
+	if (!strncasecmp(key, e->prefix, n))
+		e->rc = e->fn(e->ctx, key + n, value ? value : "");
+	return e->rc < 0 ? MHD_NO : MHD_YES;
 }
 
-bool req_has_header_prefix(const struct req *r, const char *prefix)
+int req_each_header(const struct req *r, const char *prefix,
+		    int (*fn)(void *ctx, const char *name, const char *value), void *ctx)
 {
-	struct prefix p = { prefix, false };
-	MHD_get_connection_values(r->conn, MHD_HEADER_KIND, match_prefix, &p);
-	return p.found;
+	struct each e = { prefix, fn, ctx, 0 };
+	MHD_get_connection_values(r->conn, MHD_HEADER_KIND, on_header, &e);
+	return e.rc;
+}
+
+bool req_has_query(const struct req *r)
+{
+	return r->query != r->uri + strlen(r->uri);
 }
 
 bool req_has_body(const struct req *r)
@@ -482,13 +536,14 @@ static void *on_uri(void *cls, const char *uri, struct MHD_Connection *conn)
 		return NULL;
 	r->http = h;
 	r->conn = conn;
+	r->headers_end = &r->headers;
 	r->uri = strdup(uri);
 	if (!r->uri) {
 		free(r);
 		return NULL;
 	}
 	char *mark = strchr(r->uri, '?');
-	r->query = mark ? mark + 1 : "";
+	r->query = mark ? mark + 1 : r->uri + strlen(r->uri);
 	if (mark)
 		*mark = '\0';
 	r->next = h->reqs;
@@ -574,11 +629,11 @@ int http_new(struct http **out, struct loop *loop, int listen_fd, http_route *ro
 		return err_set(err, ERR_INTERNAL, "no memory for the HTTP server");
 	*h = (struct http){ .loop = loop, .route = route, .app = app };
 	h->daemon = MHD_start_daemon(
-		MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_access, h,
-		MHD_OPTION_LISTEN_SOCKET, listen_fd, MHD_OPTION_URI_LOG_CALLBACK, on_uri, h,
-		MHD_OPTION_UNESCAPE_CALLBACK, keep_encoded, NULL, MHD_OPTION_NOTIFY_COMPLETED,
-		on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection, NULL,
-		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADERS_MAX * 2,
+		MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE, 0, NULL, NULL,
+		on_access, h, MHD_OPTION_LISTEN_SOCKET, listen_fd, MHD_OPTION_URI_LOG_CALLBACK,
+		on_uri, h, MHD_OPTION_UNESCAPE_CALLBACK, keep_encoded, NULL,
+		MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION,
+		on_connection, NULL, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADERS_MAX * 2,
 		MHD_OPTION_CONNECTION_LIMIT, connections_max(), MHD_OPTION_CONNECTION_TIMEOUT,
 		IDLE_SECS, MHD_OPTION_END);
 	const union MHD_DaemonInfo *info =

@@ -49,9 +49,13 @@ void http_free(struct http *h); /* cuts what is still open */
 const char *req_method(const struct req *r);
 const char *req_path(const struct req *r);
 const char *req_query(const struct req *r);
-const char *req_header(const struct req *r, const char *name);       /* NULL when absent */
-bool req_has_header_prefix(const struct req *r, const char *prefix); /* any case */
-bool req_has_body(const struct req *r); /* any body, also an empty chunked one */
+const char *req_header(const struct req *r, const char *name); /* NULL when absent */
+/* Every header whose name begins with prefix, in any case and in the order they came: fn gets the
+ * rest of the name, and the value up to its first NUL. Stops, and returns -1, when fn does. */
+int req_each_header(const struct req *r, const char *prefix,
+		    int (*fn)(void *ctx, const char *name, const char *value), void *ctx);
+bool req_has_body(const struct req *r);  /* any body, also an empty chunked one */
+bool req_has_query(const struct req *r); /* there is a '?', perhaps with nothing behind it */
 
 /* The body: gather up to max bytes, then call then(ctx, r, body); over it the answer is 413 by
  * itself. ctx comes from malloc, or is NULL, and is freed after then, or when that will never be
@@ -80,6 +84,8 @@ void req_reply_file(struct req *r, int status, const char *type, int fd, uint64_
 /* Or a stream: begin, write, and end, or cut it so that the client sees it broken. */
 #define REQ_BACKLOG (256u << 10) /* past this a writer should pause until drained() */
 void req_begin(struct req *r, int status, const char *type);
+/* The same with as many bytes as are said here: whoever writes fewer must cut. */
+void req_begin_sized(struct req *r, int status, uint64_t length);
 bool req_begun(const struct req *r);
 void req_write(struct req *r, const void *p, size_t n);
 size_t req_backlog(const struct req *r);
@@ -90,5 +96,13 @@ void req_cut(struct req *r);
  */
 void req_pull(struct req *r, int status, const char *type,
 	      ssize_t (*fn)(void *ctx, char *p, size_t n), void (*done)(void *ctx), void *ctx);
+
+/* Or 101: with the head sent, switched() gets the client's socket (not owned, non-blocking) and the
+ * n bytes that were read from it already. From then on only req_hang_up ends the request; it may
+ * not be used afterwards. A client that leaves before is gone() as ever. The headers must have an
+ * Upgrade. */
+void req_switch(struct req *r, void (*switched)(void *ctx, int sock, const char *p, size_t n),
+		void *ctx);
+void req_hang_up(struct req *r);
 
 #endif

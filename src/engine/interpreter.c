@@ -71,7 +71,7 @@ static void execute(struct sandbox *s, struct req *r, struct json_object *body)
 		answer_text(r, 400, "Only one of context_id or language can be provided");
 		return;
 	}
-	if (language && context_language(language, &which, &err) < 0) {
+	if (language && context_language(s->engine, language, &which, &err) < 0) {
 		refuse_language(r, &err);
 		return;
 	}
@@ -110,7 +110,7 @@ static void create_context(struct sandbox *s, struct req *r, struct json_object 
 		unprocessable(r, err.text);
 		return;
 	}
-	if (context_language(language, &which, &err) < 0) {
+	if (context_language(s->engine, language, &which, &err) < 0) {
 		refuse_language(r, &err);
 		return;
 	}

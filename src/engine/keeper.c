@@ -22,10 +22,11 @@
 #include "base/clock.h"
 #include "engine/idmap.h"
 
-#define IDS       65536 /* how many host ids the engine's namespace has when started as root */
-#define STAGE     "/mnt"
-#define STOP_SECS 20 /* after SIGTERM the engine has this long before the keeper kills it */
-#define LOCK_US   (2 * SECOND_US) /* for the lock of one that was killed just now */
+#define IDS        65536 /* how many host ids the engine's namespace has when started as root */
+#define STAGE      "/mnt"
+#define STOP_SECS  20 /* after SIGTERM the engine has this long before the keeper kills it */
+#define TRACE_LINE (CGROUP_PATH + 32)
+#define LOCK_US    (2 * SECOND_US) /* for the lock of one that was killed just now */
 
 /* ---- the state folder ---- */
 
@@ -69,29 +70,34 @@ static void trace_path(char *out, size_t cap, const char *dir)
 /* After a crash the only thing that outlives the processes is the control groups. */
 static void clean_traces(const char *dir)
 {
-	char path[4096], top[CGROUP_PATH] = "";
+	char path[4096], line[TRACE_LINE];
+	struct cgroup_tops left = { 0 };
 	trace_path(path, sizeof path, dir);
 	FILE *f = fopen(path, "re");
 	if (!f)
 		return;
-	if (fgets(top, sizeof top, f)) {
-		top[strcspn(top, "\n")] = '\0';
-		const char *name = strrchr(top, '/');
-		if (name && !strncmp(name, "/sandgate-", 10))
-			cgroup_remove_top(top);
+	while (left.n < CGROUP_TOPS && fgets(line, sizeof line, f)) {
+		line[strcspn(line, "\n")] = '\0';
+		if (cgroup_top_parse(&left.top[left.n], line) == 0)
+			left.n++;
 	}
 	fclose(f);
+	cgroup_tops_remove(&left);
 	unlink(path);
 }
 
-static int leave_trace(const char *dir, const char *top)
+static int leave_trace(const char *dir, const struct cgroup_tops *tops)
 {
-	char path[4096];
+	char path[4096], line[TRACE_LINE];
+	int rc = 0;
 	trace_path(path, sizeof path, dir);
 	FILE *f = fopen(path, "we");
 	if (!f)
 		return -1;
-	int rc = fprintf(f, "%s\n", top) < 0 ? -1 : 0;
+	for (int i = 0; rc == 0 && i < tops->n; i++) {
+		cgroup_top_print(&tops->top[i], line, sizeof line);
+		rc = fprintf(f, "%s\n", line) < 0 ? -1 : 0;
+	}
 	return fclose(f) < 0 ? -1 : rc;
 }
 
@@ -99,15 +105,15 @@ static void make_cgroups(const struct options *o, struct ground *g)
 {
 	uid_t uid = geteuid() == 0 ? o->uid_base : geteuid();
 	if (!o->cgroups) {
-		snprintf(g->cgroup_why, sizeof g->cgroup_why, "switched off");
+		cgroup_tops_none(&g->tops, "switched off");
 		return;
 	}
 	/* The trace first: a group that nobody knows of could never be removed. */
-	if (cgroup_name_top(g->cgroup_top) < 0 || leave_trace(o->state, g->cgroup_top) < 0 ||
-	    cgroup_make_top(g->cgroup_top, uid) < 0) {
-		snprintf(g->cgroup_why, sizeof g->cgroup_why, "not delegated: %s", strerror(errno));
-		g->cgroup_top[0] = '\0';
-	}
+	cgroup_tops_find(&g->tops, "/proc/self/cgroup", "/proc/self/mountinfo");
+	if (leave_trace(o->state, &g->tops) < 0)
+		cgroup_tops_none(&g->tops, "nothing can be written to the state folder");
+	else
+		cgroup_tops_make(&g->tops, uid);
 }
 
 /* ---- id maps ---- */
@@ -253,12 +259,10 @@ static void become_engine(const struct options *o, struct ground *g, int sock)
 
 /* ---- the keeper's side ---- */
 
-static void __attribute__((noreturn))
-finish(const struct options *o, const struct ground *g, int status)
+static void __attribute__((noreturn)) finish(const struct options *o, struct ground *g, int status)
 {
 	char path[4096];
-	if (g->cgroup_top[0])
-		cgroup_remove_top(g->cgroup_top);
+	cgroup_tops_remove(&g->tops);
 	trace_path(path, sizeof path, o->state);
 	unlink(path);
 	lock_path(path, sizeof path, o->state);
@@ -269,8 +273,8 @@ finish(const struct options *o, const struct ground *g, int status)
 	_exit(1);
 }
 
-static void __attribute__((noreturn)) keep(const struct options *o, const struct ground *g,
-					   pid_t engine, int lock, const sigset_t *signals)
+static void __attribute__((noreturn))
+keep(const struct options *o, struct ground *g, pid_t engine, int lock, const sigset_t *signals)
 {
 	bool stopping = false;
 	/* Nothing of the engine's: a socket that listens here would take calls that nobody answers.
@@ -329,10 +333,11 @@ int keeper_split(const struct options *o, struct ground *g, struct err *err)
 			strerror(errno));
 		ok = false;
 	}
-	if (ok && g->cgroup_top[0] && cgroup_enter_leaf(g->cgroup_top, engine) < 0) {
-		snprintf(g->cgroup_why, sizeof g->cgroup_why, "%s", strerror(errno));
-		cgroup_remove_top(g->cgroup_top);
-		g->cgroup_top[0] = '\0';
+	if (ok && cgroup_tops_enter(&g->tops, engine) < 0) {
+		char why[96];
+		snprintf(why, sizeof why, "the engine cannot enter: %s", strerror(errno));
+		cgroup_tops_remove(&g->tops);
+		cgroup_tops_none(&g->tops, why);
 	}
 	if (ok)
 		ok = send(pair[0], g, sizeof *g, MSG_NOSIGNAL) == sizeof *g &&

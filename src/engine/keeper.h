@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 #include "base/err.h"
-#include "engine/cgroup.h"
+#include "engine/hierarchy.h"
 #include "engine/options.h"
 
 /* Where wheels stand in the engine's own mount namespace. */
@@ -16,11 +16,10 @@
 
 /* What the engine stands on. */
 struct ground {
-	bool two_users;               /* ids beyond our own are mapped: root and user inside */
-	int slots;                    /* how many sandboxes have ids of their own */
-	bool tun;                     /* /dev/net/tun can be opened */
-	char cgroup_top[CGROUP_PATH]; /* "" when there is none */
-	char cgroup_why[128];         /* and why */
+	bool two_users; /* ids beyond our own are mapped: root and user inside */
+	int slots;      /* how many sandboxes have ids of their own */
+	bool tun;       /* /dev/net/tun can be opened */
+	struct cgroup_tops tops;
 };
 
 /* Returns in the engine only, or -1 before anything was split. The keeper stays inside and exits

@@ -1,6 +1,5 @@
 #include "engine/kernel.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -13,15 +12,17 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/packet.h"
+#include "engine/bash.h"
+#include "engine/kernelproc.h"
 #include "engine/rootfs.h"
 #include "wire/jsontext.h"
 #include "wire/lines.h"
 #include "wire/utf8.h"
 
-#define LINE_MAX    ((16u << 20) + 4096) /* the driver keeps its frames below 16 MiB */
-#define COMMAND_MAX (64u << 20)
-#define READ_MAX    (64u << 10)
+#define LINE_MAX     ((16u << 20) + 4096) /* the driver keeps its frames below 16 MiB */
+#define COMMAND_MAX  (64u << 20)
+#define READ_MAX     (64u << 10)
+#define NODE_REST_MB 256
 
 enum { CTL, OUT, ERR, ENDS };
 
@@ -38,14 +39,14 @@ struct kernel {
 	enum kernel_language language;
 	const struct kernel_events *events;
 	void *ctx;
-	uint32_t id; /* of its spawn call; 0 when it ended */
-	uint32_t signal_call;
+	struct kernelproc *proc;
 	struct end ends[ENDS];
 	struct lines lines;
-	struct buf command; /* not yet taken by the process */
+	struct buf command;      /* not yet taken by the process */
+	struct json_object *env; /* to be set once it is ready, or NULL */
 	bool reading, ready, running, exiting;
 	bool interrupted; /* since the last run began */
-	int count;        /* runs so far; Python counts for itself */
+	int count;        /* runs so far; drivers count for themselves */
 };
 
 /* ---- from the process ---- */
@@ -110,6 +111,17 @@ static void end_run(struct kernel *k)
 	k->events->done(k->ctx);
 }
 
+static void send_env(struct kernel *k);
+
+static void become_ready(struct kernel *k)
+{
+	k->ready = true;
+	send_env(k);
+	drain(k);
+	k->events->spawned(k->ctx, 0);
+	k->events->ready(k->ctx);
+}
+
 /* bash tells the exit status of each command; bash's kernel in Jupyter makes an error of it like
  * this. */
 static void bash_status(struct kernel *k, const char *line)
@@ -117,9 +129,7 @@ static void bash_status(struct kernel *k, const char *line)
 	struct buf error = BUF(256);
 	long status = strtol(line, NULL, 10);
 	if (!k->ready) {
-		k->ready = true;
-		drain(k);
-		k->events->ready(k->ctx);
+		become_ready(k);
 		return;
 	}
 	if (!k->running)
@@ -146,15 +156,13 @@ static bool has_type(const char *line, const char *type)
 
 /* Code inside can write to the driver's socket as well as the driver. All it can reach by that is
  * its own client, and that with well-formed lines of known kinds only. */
-static void python_line(struct kernel *k, const char *line, size_t n)
+static void driver_line(struct kernel *k, const char *line, size_t n)
 {
 	static const char *const passed[] = { "number_of_executions", "stdout", "stderr", "result",
 					      "error" };
 	if (!k->ready) {
-		if (has_type(line, "ready")) {
-			k->ready = true;
-			k->events->ready(k->ctx);
-		}
+		if (has_type(line, "ready"))
+			become_ready(k);
 		return;
 	}
 	if (!k->running)
@@ -178,7 +186,7 @@ static int on_line(void *ctx, const char *line, size_t n, struct err *err)
 	if (k->language == KERNEL_BASH)
 		bash_status(k, line);
 	else
-		python_line(k, line, n);
+		driver_line(k, line, n);
 	return 0;
 }
 
@@ -239,67 +247,25 @@ static void flush_command(struct kernel *k)
 	set_watches(k);
 }
 
-/* Text in bash's $'...' form: nothing in it can end the quote. */
-static void put_quoted(struct buf *b, const char *p, size_t n)
+static void send_env(struct kernel *k)
 {
-	buf_adds(b, "$'");
-	for (size_t i = 0; i < n; i++) {
-		unsigned char c = (unsigned char)p[i];
-		if (c == '\\' || c == '\'')
-			buf_addf(b, "\\%c", c);
-		else if (c < ' ')
-			buf_addf(b, "\\%03o", c);
-		else
-			buf_add(b, p + i, 1);
-	}
-	buf_adds(b, "'");
+	if (!k->env || !k->ready)
+		return;
+	buf_addf(&k->command, "{\"op\":\"env\",\"env\":%s}\n",
+		 json_object_to_json_string_ext(k->env, JSON_C_TO_STRING_PLAIN));
+	json_object_put(k->env);
+	k->env = NULL;
+	flush_command(k);
 }
 
-/* Other names can be in an environment, but bash cannot assign to them. */
-static bool is_identifier(const char *name)
+void kernel_set_env(struct kernel *k, struct json_object *env)
 {
-	return !isdigit((unsigned char)*name) &&
-	       !name[strspn(name,
-			    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")];
+	json_object_put(k->env);
+	k->env = json_object_get(env);
+	send_env(k);
 }
 
-/* Whole lines to an interactive bash: an interrupt throws away the one that runs, never those
- * behind it. */
-static void put_bash_command(struct kernel *k, const char *code, size_t n, struct json_object *env)
-{
-	struct buf *b = &k->command;
-	if (env) {
-		json_object_object_foreach(env, name, value)
-		{
-			if (!is_identifier(name))
-				continue;
-			buf_addf(b, "[ \"${%s+x}\" ] && __sg_%s=$%s; export %s=", name, name, name,
-				 name);
-			put_quoted(b, json_object_get_string(value),
-				   strlen(json_object_get_string(value)));
-			buf_adds(b, "\n");
-		}
-	}
-	buf_adds(b, "eval ");
-	put_quoted(b, code, n);
-	buf_adds(b, " </dev/null\n__sg=$?\n");
-	if (env) {
-		json_object_object_foreach(env, name, value)
-		{
-			if (!is_identifier(name))
-				continue;
-			(void)value;
-			buf_addf(b,
-				 "if [ \"${__sg_%s+x}\" ]; then %s=$__sg_%s; unset __sg_%s; else "
-				 "unset %s; fi\n",
-				 name, name, name, name, name);
-		}
-	}
-	buf_adds(b, "printf '%s\\n' \"$__sg\" >&3; (exit $__sg)\n");
-}
-
-static void put_python_command(struct kernel *k, const char *code, size_t n,
-			       struct json_object *env)
+static void put_request(struct kernel *k, const char *code, size_t n, struct json_object *env)
 {
 	struct buf *b = &k->command;
 	/* Python may notice a signal only when the next request is there: the empty line says that
@@ -326,40 +292,30 @@ void kernel_run(struct kernel *k, const char *code, size_t n, struct json_object
 		int len = snprintf(line, sizeof line,
 				   "{\"type\": \"number_of_executions\", \"execution_count\": %d}",
 				   k->count);
-		put_bash_command(k, code, n, env);
+		bash_put_command(&k->command, code, n, env);
 		k->events->line(k->ctx, line, (size_t)len);
 	} else {
-		put_python_command(k, code, n, env);
+		put_request(k, code, n, env);
 	}
 	flush_command(k);
 }
 
-static void on_signalled(void *ctx, int value, const char *payload, size_t n, int fd)
-{
-	struct kernel *k = ctx;
-	(void)value;
-	(void)payload;
-	(void)n;
-	close_fd(&fd);
-	k->signal_call = 0;
-	/* Whoever waited to begin another run may do so now. */
-	if (k->ready && !k->running)
-		k->events->done(k->ctx);
-}
-
 void kernel_interrupt(struct kernel *k)
 {
-	struct agent_msg msg = {
-		.op = AGENT_SIGNAL, .target = k->id, .value = SIGINT, .flags = AGENT_GROUP
-	};
 	k->interrupted = true;
-	if (!k->signal_call)
-		k->signal_call = agent_call(k->s->agent, msg, NULL, 0, NULL, 0, on_signalled, k);
+	/* Node.js hears a signal only between two things that it does; SIGINT is for what it waits
+	 * for.
+	 */
+	if (k->language == KERNEL_JAVASCRIPT) {
+		buf_adds(&k->command, "{\"op\":\"interrupt\"}\n");
+		flush_command(k);
+	}
+	kernelproc_signal(k->proc, SIGINT);
 }
 
 bool kernel_settled(const struct kernel *k)
 {
-	return k->signal_call == 0 && !k->exiting;
+	return kernelproc_settled(k->proc) && !k->exiting;
 }
 
 void kernel_read(struct kernel *k, bool on)
@@ -372,26 +328,48 @@ void kernel_read(struct kernel *k, bool on)
 
 /* ---- life ---- */
 
-static void on_spawned(void *ctx, int value, const char *payload, size_t n, int fd)
+static void on_refused(void *ctx, int error)
 {
 	struct kernel *k = ctx;
-	(void)payload;
-	(void)n;
-	close_fd(&fd);
-	k->events->spawned(k->ctx, value > 0 ? 0 : -value);
+	k->events->spawned(k->ctx, error);
 }
 
-static int put_arguments(struct kernel *k, const char *cwd, struct buf *b, int *argc)
+static void on_signalled(void *ctx)
 {
-	static const char *const python[] = { "/usr/bin/python3", ROOTFS_DRIVER, NULL };
-	static const char *const bash[] = { "/bin/bash",   "--norc", "--noprofile",
-					    "--noediting", "-i",     NULL };
-	int rc = buf_add(b, cwd, strlen(cwd) + 1);
-	*argc = 0;
-	for (const char *const *a = k->language == KERNEL_BASH ? bash : python; *a; a++, ++*argc)
-		rc |= buf_add(b, *a, strlen(*a) + 1);
-	return rc | sandbox_environment(k->s, false, NULL, b);
+	struct kernel *k = ctx;
+	/* Whoever waited to begin another run may do so now. */
+	if (k->ready && !k->running)
+		k->events->done(k->ctx);
 }
+
+#define ARGUMENTS_MAX 5
+#define HEAP_TEXT     40
+
+/* Node.js must collect before it meets the sandbox's limit, which ends it, and needs some memory
+ * beside its heap. */
+static void put_heap_limit(char out[HEAP_TEXT], int memory_mb)
+{
+	int heap = memory_mb > 2 * NODE_REST_MB ? memory_mb - NODE_REST_MB : memory_mb / 2;
+	snprintf(out, HEAP_TEXT, "--max-old-space-size=%d", heap);
+}
+
+/* Its last words are still in the socket; a child of its own may hold that open for ever. */
+static void on_ended(void *ctx)
+{
+	struct kernel *k = ctx;
+	char data[READ_MAX];
+	ssize_t n = 1;
+	k->exiting = true;
+	for (int round = 0; round < 64 && n > 0; round++) {
+		n = read(k->ends[CTL].fd, data, sizeof data);
+		if (n > 0 && lines_feed(&k->lines, data, (size_t)n, on_line, k, NULL) < 0)
+			break;
+	}
+	drain(k);
+	k->events->died(k->ctx);
+}
+
+static const struct kernelproc_events proc_events = { on_refused, on_signalled, on_ended };
 
 static int open_ends(struct kernel *k, int theirs[ENDS])
 {
@@ -412,24 +390,32 @@ static int open_ends(struct kernel *k, int theirs[ENDS])
 	return 0;
 }
 
-static int spawn(struct kernel *k, const char *cwd)
+static int start(struct kernel *k, const char *cwd)
 {
-	struct buf strings = BUF(PACKET_MAX - sizeof(struct agent_msg));
-	struct agent_msg msg = { .op = AGENT_SPAWN };
-	_close_ int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	char heap[HEAP_TEXT];
+	const char *const arguments[][ARGUMENTS_MAX + 1] = {
+		[KERNEL_PYTHON] = { "/usr/bin/python3", ROOTFS_DRIVER },
+		[KERNEL_BASH] = { "/bin/bash", "--norc", "--noprofile", "--noediting", "-i" },
+		[KERNEL_JAVASCRIPT] = { k->s->engine->node, heap, ROOTFS_DRIVER_JS },
+	};
 	int theirs[ENDS] = { -1, -1, -1 };
 	int rc = open_ends(k, theirs);
+	const struct kernelproc_spec spec = {
+		.argv = arguments[k->language],
+		.cwd = cwd,
+		.forkable = k->language == KERNEL_PYTHON,
+		/* bash reads its commands where it reads its script; what it runs has no input. */
+		.reads_stdin = k->language == KERNEL_BASH,
+		.control = theirs[CTL],
+		.out = theirs[OUT],
+		.err = theirs[ERR],
+	};
+	put_heap_limit(heap, k->s->config.template->memory_mb);
 	if (rc == 0)
-		rc = put_arguments(k, cwd, &strings, &msg.value);
-	/* bash reads its commands where it reads its script; what it runs has no input. */
-	const int fds[] = { k->language == KERNEL_BASH ? theirs[CTL] : null, theirs[OUT],
-			    theirs[ERR], theirs[CTL] };
-	if (rc == 0)
-		k->id = agent_call(k->s->agent, msg, strings.p, strings.len, fds, 4, on_spawned, k);
+		k->proc = kernelproc_start(k->s, &spec, &proc_events, k);
 	for (int i = 0; i < ENDS; i++)
 		close_fd(&theirs[i]);
-	buf_free(&strings);
-	return k->id ? 0 : -1;
+	return k->proc ? 0 : -1;
 }
 
 struct kernel *kernel_start(struct sandbox *s, enum kernel_language language, const char *cwd,
@@ -446,7 +432,7 @@ struct kernel *kernel_start(struct sandbox *s, enum kernel_language language, co
 	lines_init(&k->lines, LINE_MAX);
 	for (int i = 0; i < ENDS; i++)
 		k->ends[i] = (struct end){ .k = k, .fd = -1 };
-	if (spawn(k, cwd) < 0) {
+	if (start(k, cwd) < 0) {
 		kernel_free(k);
 		return NULL;
 	}
@@ -467,13 +453,8 @@ void kernel_free(struct kernel *k)
 {
 	if (!k)
 		return;
-	struct agent_msg msg = {
-		.op = AGENT_SIGNAL, .target = k->id, .value = SIGKILL, .flags = AGENT_GROUP
-	};
-	agent_forget(k->s->agent, k->id);
-	agent_forget(k->s->agent, k->signal_call);
-	if (k->id)
-		agent_call(k->s->agent, msg, NULL, 0, NULL, 0, NULL, NULL);
+	kernelproc_free(k->proc);
+	json_object_put(k->env);
 	for (int i = 0; i < ENDS; i++) {
 		watch_del(&k->ends[i].watch);
 		close_fd(&k->ends[i].fd);
@@ -485,21 +466,5 @@ void kernel_free(struct kernel *k)
 
 bool kernel_exited(struct kernel *k, uint32_t id)
 {
-	if (!k || k->id != id)
-		return false;
-	/* Its last words are still in the socket; a child of its own may hold that open for ever.
-	 */
-	char data[READ_MAX];
-	ssize_t n = 1;
-	k->exiting = true;
-	for (int round = 0; round < 64 && n > 0; round++) {
-		n = read(k->ends[CTL].fd, data, sizeof data);
-		if (n > 0 && lines_feed(&k->lines, data, (size_t)n, on_line, k, NULL) < 0)
-			break;
-	}
-	drain(k);
-	agent_forget(k->s->agent, k->id);
-	k->id = 0; /* nothing is left to be killed */
-	k->events->died(k->ctx);
-	return true;
+	return k && kernelproc_exited(k->proc, id);
 }

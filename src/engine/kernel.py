@@ -2,13 +2,16 @@
 
 It runs cells in IPython's InteractiveShell and speaks JSON lines with the engine on a socket:
 the engine sends {"op": "run", "code": ..., "env": ...}, the driver answers with the lines of
-E2B's /execute stream, from number_of_executions to end_of_execution. File descriptors 1 and 2
+E2B's /execute stream, from number_of_executions to end_of_execution. {"op": "env", "env": ...} sets
+variables for good and has no answer. File descriptors 1 and 2
 belong to the engine as well, so what C code and subprocesses print needs no help from here.
 
 prepare() does what may be shared by forks (imports, the shell object; no thread, no open file),
-serve() does what belongs to one context.
+serve() does what belongs to one context. Started with the zygote's library as descriptor 4 it does the
+first once, with the libraries that most people import, and then forks itself into sandboxes.
 """
 
+import _ctypes
 import asyncio
 import atexit
 import binascii
@@ -16,11 +19,13 @@ import bdb
 import builtins
 import codecs
 import collections
+import ctypes
 import fcntl
 import functools
 import gc
 import getpass
 import importlib.abc
+import importlib.machinery
 import importlib.util
 import io
 import json
@@ -31,6 +36,7 @@ import site
 import subprocess
 import sys
 import termios
+import time
 import traceback
 import types
 from _thread import allocate_lock, get_ident, start_new_thread
@@ -73,6 +79,7 @@ MAX_LINE = 16 << 20             # no line to the engine may be longer
 MAX_HELD = 1 << 20              # output of threads kept between two runs; what is more is dropped
 GATHER = 16 << 10               # characters of output that are sent without waiting for more
 LINGER = 0.01                   # seconds that output may wait for more
+PATIENCE = 5                    # milliseconds for the first request before a kernel warms itself up
 MAX_CELLS = 1 << 19             # a DataFrame with more cells is given without its data
 
 # A handler of the user's may raise, so these wait while no cell runs.
@@ -147,6 +154,25 @@ def frame_data(frame):
         return {text_of(name): plain(column.tolist()) for name, column in zip(frame.columns, columns)}
     except Exception:
         return None                                             # text and html are still there
+
+
+@functools.lru_cache(None)
+def charts():
+    """charts.py, which lies beside this file; read when the first figure is shown."""
+    path = os.path.join(os.path.dirname(os.path.realpath(text_of.__code__.co_filename)), "charts.py")
+    with open(path, encoding="utf-8") as source:
+        code = compile(source.read(), path, "exec")
+    names = {"__name__": "charts"}
+    exec(code, names)
+    return names
+
+
+def figure_chart(figure):
+    """The `chart` of a matplotlib figure."""
+    try:
+        return charts()["chart_of"](figure)
+    except Exception:
+        return {}                                               # the picture is still there
 
 
 def json_data(value):
@@ -358,8 +384,12 @@ class Wire:
         self.parts, self.size = [], 0
         step = (64 << 10) if text.isascii() else (16 << 10)     # at most 64 KiB as UTF-8
         for at in range(0, len(text), step):
-            now = datetime.now(timezone.utc).isoformat(timespec="microseconds")
-            write_all(self.fd, to_line({"type": self.name, "text": text[at:at + step], "timestamp": now}))
+            write_all(self.fd, stamped_line(self.name, text[at:at + step]))
+
+
+def stamped_line(name, text):
+    now = datetime.now(timezone.utc).isoformat(timespec="microseconds")
+    return to_line({"type": name, "text": text, "timestamp": now})
 
 
 def write_all(fd, data):
@@ -461,6 +491,18 @@ class DataFormatter(BaseFormatter):
     format_type = Unicode("e2b/data")
     print_method = ObjectName("_repr_e2b_data_")
     _return_type = dict
+
+
+class ChartFormatter(BaseFormatter):
+    """Knows figures by itself, as matplotlib_inline takes them out of every formatter's table."""
+    format_type = Unicode("e2b/chart")
+    print_method = ObjectName("_repr_e2b_chart_")
+    _return_type = dict
+
+    def __call__(self, obj):
+        if any(c.__name__ == "Figure" and c.__module__ == "matplotlib.figure" for c in type(obj).__mro__):
+            return figure_chart(obj)
+        return super().__call__(obj)
 
 
 class MemoryDB(dict):
@@ -706,9 +748,16 @@ class Kernel:
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
                 if line:
-                    self.run(*parse(line))
+                    self.obey(*parse(line))
                 else:                   # what interrupts came so far were for an earlier one
                     self.shell.pending = False
+
+    def obey(self, op, code, env):
+        if op == "run":
+            self.run(code, env)
+        else:
+            set_env(env)
+            self.busy = False
 
     def run(self, code, env):
         self.error, self.shell.started, self.shell.failed = None, False, False
@@ -733,6 +782,19 @@ class Kernel:
         self.shell.pending = False
         self.wire.put("end", b'{"type": "end_of_execution"}\n')
         self.wire.sync()
+
+    def warm_up(self):
+        """Go the way of a run, and show nothing: what is copied after a fork at its first time is then done.
+
+        An interrupt that comes meanwhile is for a run that came meanwhile, and waits for it.
+        """
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+        parse(b'{"op": "env"}')
+        self.before()
+        self.shell.run_cell("print('', end='')")
+        stamped_line("stdout", "")
+        self.wire.sync()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
 
     def before(self):
         importlib.invalidate_caches()                           # a package may have been installed
@@ -821,10 +883,86 @@ def shown_first(save):
     return save_and_show
 
 
+# --- libraries that are there before they are asked for ---
+
+PRELOADED = ("numpy", "pandas", "matplotlib.pyplot", "matplotlib_inline.backend_inline")
+
+
+class Preloaded(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Modules that were imported before the fork, kept out of sight until somebody imports one.
+
+    So sys.modules is what it would be without them, and what a user has installed or written
+    himself comes first, as always. They depend on each other: either all are taken or none is.
+    """
+
+    def __init__(self, modules):
+        self.modules = modules
+        self.tops = {name.partition(".")[0] for name in modules}
+        self.spec = None                # what the import replaces for a moment
+
+    def find_spec(self, name, path, target=None):
+        if name.partition(".")[0] not in self.tops:
+            return None
+        sys.meta_path.remove(self)
+        if not self.fits():
+            return None
+        # The one that is imported is put there by the import itself, which would else load it again.
+        sys.modules.update((other, module) for other, module in self.modules.items() if other != name)
+        seed = getattr(self.modules.get("numpy.random"), "seed", None)
+        if seed:
+            seed()                                              # forks must not share their numbers
+        if name not in self.modules:
+            return importlib.util.find_spec(name)
+        self.spec = self.modules[name].__spec__
+        return importlib.util.spec_from_loader(name, self)
+
+    def fits(self):
+        """Whether the system's own is what an import would find, configured as it was for us."""
+        own = [p for p in sys.path if not p.startswith(sys.prefix + "/")]
+        finder = importlib.machinery.PathFinder
+        return not (any(finder.find_spec(top, own) for top in self.tops)
+                    or os.path.exists("matplotlibrc")
+                    or os.path.exists(os.path.expanduser("~/.config/matplotlib/matplotlibrc")))
+
+    def create_module(self, spec):
+        return self.modules[spec.name]
+
+    def exec_module(self, module):
+        module.__spec__ = self.spec
+
+
+def preload(libraries):
+    """Import the libraries, have them do once what takes long the first time, and hide them."""
+    before = set(sys.modules)
+    for name in libraries:
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            continue                                            # then nobody has it
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot:
+        pyplot.plot([1, 2])
+        pyplot.savefig(io.BytesIO())
+        pyplot.close("all")
+    new = {name: module for name, module in sys.modules.items() if name not in before}
+    tops = {name.partition(".")[0] for name, module in new.items()
+            if "-packages/" in (getattr(module, "__file__", None) or "")}
+    hidden = {name: module for name, module in new.items()
+              if name.partition(".")[0] in tops - before}
+    for name in hidden:
+        del sys.modules[name]
+    if hidden:
+        sys.meta_path.insert(0, Preloaded(hidden))
+
+
 # --- start and end ---
 
-def prepare():
-    """Make the shell. Nothing here may start a thread or keep a file open."""
+DEFAULTS = {"MPLBACKEND": "module://matplotlib_inline.backend_inline", "TERM": "xterm-color", "CLICOLOR": "1",
+            "PAGER": "cat", "GIT_PAGER": "cat"}
+
+
+def prepare(libraries=()):
+    """Make the shell and load the libraries. Nothing here may start a thread or keep a file open."""
     module = types.ModuleType("__main__", "Automatically created module for IPython interactive environment")
     config = Config()
     config.HistoryManager.enabled = False
@@ -838,20 +976,23 @@ def prepare():
     formatter = DataFormatter(parent=shell.display_formatter)
     formatter.for_type_by_name("pandas.core.frame", "DataFrame", frame_data)
     shell.display_formatter.formatters[formatter.format_type] = formatter
+    formatter = ChartFormatter(parent=shell.display_formatter)
+    shell.display_formatter.formatters[formatter.format_type] = formatter
     for kind in (list, dict):
         shell.display_formatter.formatters["application/json"].for_type(kind, json_data)
     sys.meta_path.insert(0, ImageHook())
     builtins.input, getpass.getpass = no_input, no_getpass
     importlib.invalidate_caches()                               # its first call imports
+    preload(libraries)
+    shell.run_cell("None", silent=True)                         # it imports, too
+    sys.path_importer_cache.clear()     # each run has all of them forget: that of a fork would copy them first
     gc.collect()
     gc.freeze()
 
 
 def settle(shell):
     """What depends on the context's environment and directory."""
-    defaults = {"MPLBACKEND": "module://matplotlib_inline.backend_inline", "TERM": "xterm-color", "CLICOLOR": "1",
-                "PAGER": "cat", "GIT_PAGER": "cat"}
-    for name, value in defaults.items():
+    for name, value in DEFAULTS.items():
         environ.setdefault(name, value)
     site.USER_BASE = site.USER_SITE = None                      # found anew from the environment
     ours, user = os.path.dirname(os.path.realpath(run_shell.__code__.co_filename)), site.getusersitepackages()
@@ -862,8 +1003,6 @@ def settle(shell):
     sys.argv[:] = [""]
     shell.home_dir, shell.starting_dir = os.path.expanduser("~"), os.getcwd()
     shell.history_manager.dir_hist[:] = [shell.starting_dir]
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed()                      # forks must not share their numbers
 
 
 def adopt(fd):
@@ -888,12 +1027,12 @@ def readable(fd, timeout):
 def parse(line):
     try:
         request = json.loads(line)
-        code, env = request["code"], request.get("env")
-        if request["op"] != "run" or not isinstance(code, str) or not isinstance(env, (dict, type(None))):
+        op, code, env = request["op"], request["code"] if request["op"] == "run" else "", request.get("env")
+        if op not in ("run", "env") or not isinstance(code, str) or not isinstance(env, (dict, type(None))):
             raise ValueError
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         os._exit(BAD_ENGINE)
-    return code, env
+    return op, code, env
 
 
 def serve(fd):
@@ -910,6 +1049,8 @@ def serve(fd):
     kernel = Kernel(shell, fd)
     signal.signal(signal.SIGINT, kernel.on_sigint)
     shell.wire.put("ready", b'{"type": "ready"}\n')
+    if not readable(fd, PATIENCE):
+        kernel.warm_up()
     kernel.serve()
     leave()
 
@@ -923,9 +1064,55 @@ def leave():
     os._exit(0)
 
 
+LIBRARY = "/proc/self/fd/4"             # src/zygote, given to the zygote only
+
+
+def zygote():
+    """Fork into one sandbox after the other. Returns in the forks, as a fresh Python would begin there."""
+    library = ctypes.PyDLL(LIBRARY)
+    library.zygote_enter.restype = ctypes.c_void_p
+    if library.zygote_open() < 0:
+        os._exit(BAD_ENGINE)
+    while library.zygote_next() == 0:
+        ctypes.pythonapi.PyOS_BeforeFork()
+        pid = library.zygote_fork()
+        if pid == 0:
+            ctypes.pythonapi.PyOS_AfterFork_Child()
+            size = ctypes.c_size_t()
+            strings = library.zygote_enter(ctypes.byref(size))
+            if not strings:
+                os._exit(BAD_ENGINE)
+            variables = ctypes.string_at(strings, size.value)
+            _ctypes.dlclose(library._handle)                    # it has done its work
+            begin(variables)
+            return
+        ctypes.pythonapi.PyOS_AfterFork_Parent()
+        library.zygote_forked(pid)
+    os._exit(0)
+
+
+def begin(variables):
+    """What an interpreter does at its start with its environment."""
+    environ.clear()
+    for variable in variables.split(b"\0")[:-1]:
+        name, _, value = variable.partition(b"=")
+        os.environb[name] = value
+    time.tzset()
+    site.USER_BASE = site.USER_SITE = None
+    user = site.getusersitepackages()
+    if os.path.isdir(user):
+        site.addsitedir(user)
+        site.execusercustomize()
+
+
 def main():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    prepare()
+    if os.readlink(LIBRARY).startswith("/memfd:"):              # else it is this script
+        environ.update(MPLBACKEND=DEFAULTS["MPLBACKEND"], OPENBLAS_NUM_THREADS="1")
+        prepare(PRELOADED)
+        zygote()
+    else:
+        prepare()
     serve(3)
 
 

@@ -25,7 +25,6 @@
 
 #define AGENT_SOCKET 3
 #define AGENT_EXE    4
-#define NPROC        1024
 
 /* What the agent keeps as root inside: to act on files for everyone, to start processes as anyone,
  * and to take these very capabilities from them. */
@@ -44,12 +43,10 @@ static int drop_bounding(bool two_users)
 	return 0;
 }
 
-/* Wherever they are now, the socket becomes 3 and the program 4; nothing else of the engine's stays
- * open. */
-static int place_fds(int sock, int exe)
+int launch_place_fds(int sock, int program)
 {
 	int high_sock = fcntl(sock, F_DUPFD_CLOEXEC, 16),
-	    high_exe = fcntl(exe, F_DUPFD_CLOEXEC, 16);
+	    high_exe = fcntl(program, F_DUPFD_CLOEXEC, 16);
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	if (high_sock < 0 || high_exe < 0 || null < 0)
 		return -1;
@@ -60,6 +57,15 @@ static int place_fds(int sock, int exe)
 	    fcntl(AGENT_EXE, F_SETFD, FD_CLOEXEC) < 0)
 		return -1;
 	return close_range(AGENT_EXE + 1, ~0u, 0);
+}
+
+void launch_reset_signals(void)
+{
+	sigset_t none;
+	for (int sig = 1; sig < NSIG; sig++)
+		signal(sig, SIG_DFL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
 static int build(const struct launch *l, struct err *err)
@@ -84,10 +90,12 @@ static int build(const struct launch *l, struct err *err)
 		return err_errno(err, "cgroup namespace");
 	if (sethostname("e2b.local", 9) < 0)
 		return err_errno(err, "host name");
-	if (net_setup(l->root.internet, l->host, err) < 0 || rootfs_enter(&l->root, err) < 0)
+	if (net_setup(l->unreachable, err) < 0 || rootfs_enter(&l->root, err) < 0)
 		return -1;
 	if (drop_bounding(l->root.two_users) < 0)
 		return err_errno(err, "capabilities");
+	if (!l->root.two_users)
+		confine_secure(); /* the agent, then without rights, could not */
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return err_errno(err, "no_new_privs");
 	if (seccomp_apply(l->filter) < 0)
@@ -102,20 +110,19 @@ static void __attribute__((noreturn)) child(const struct launch *l, int sock)
 	char numbers[3][24];
 	int fds[PACKET_FDS_MAX];
 	size_t nfds;
-	/* The engine's signals are none of the sandbox's, nor is its mask. */
-	for (int sig = 1; sig < NSIG; sig++)
-		signal(sig, SIG_DFL);
-	sigset_t none;
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	if (place_fds(sock, l->agent) < 0)
+	launch_reset_signals();
+	/* First of all: whatever it uses from here on is the sandbox's. */
+	if (cgroup_join(l->group) < 0)
+		err_errno(&err, "enter the control group");
+	if (launch_place_fds(sock, l->agent) < 0)
 		_exit(1);
 	if (packet_recv(AGENT_SOCKET, &go, sizeof go, fds, &nfds) != sizeof go)
 		_exit(1);
-	if (build(l, &err) == 0) {
-		snprintf(numbers[0], sizeof numbers[0], "%llu", (unsigned long long)l->memory);
-		snprintf(numbers[1], sizeof numbers[1], "%llu", (unsigned long long)l->root.disk);
-		snprintf(numbers[2], sizeof numbers[2], "%d", NPROC);
+	if (!err.code && build(l, &err) == 0) {
+		const uint64_t values[] = { l->limits.data, l->limits.file_size, l->limits.nproc };
+		for (int i = 0; i < 3; i++)
+			snprintf(numbers[i], sizeof numbers[i], "%llu",
+				 (unsigned long long)values[i]);
 		char *argv[] = { "init",     l->root.two_users ? "1" : "0",
 				 numbers[0], numbers[1],
 				 numbers[2], NULL };
@@ -150,25 +157,26 @@ int launch(const struct launch *l, pid_t *pid, int *sock, struct err *err)
 	int size = 2 * PACKET_MAX;
 	setsockopt(ours, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
 	setsockopt(theirs, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+	int birthplace = cgroup_birthplace(l->group);
 	struct clone_args args = {
 		.flags = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC |
-			 CLONE_NEWUTS | (l->cgroup >= 0 ? CLONE_INTO_CGROUP : 0),
+			 CLONE_NEWUTS | (birthplace >= 0 ? CLONE_INTO_CGROUP : 0),
 		.exit_signal = SIGCHLD,
-		.cgroup = l->cgroup >= 0 ? (uint64_t)l->cgroup : 0,
+		.cgroup = birthplace >= 0 ? (uint64_t)birthplace : 0,
 	};
 	pid_t p = (pid_t)syscall(SYS_clone3, &args, sizeof args);
 	if (p < 0)
 		return err_errno(err, "clone");
 	if (p == 0)
 		child(l, theirs);
+	*pid = p;
 	struct agent_msg go = { .op = AGENT_GO };
 	if (map_ids(l, p) < 0 || fcntl(ours, F_SETFL, O_NONBLOCK) < 0 ||
 	    packet_send(ours, &go, sizeof go, NULL, 0, NULL, 0) < 0) {
 		err_errno(err, "id maps");
 		kill(p, SIGKILL);
-		return -1; /* the loop reaps it */
+		return -1;
 	}
-	*pid = p;
 	*sock = steal_fd(&ours);
 	return 0;
 }

@@ -4,10 +4,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
-#include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
@@ -15,18 +15,46 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "engine/multicast.h"
+#include "engine/netroute.h"
 
 /* Everything that is no public address (IANA's special-purpose registry). slirp's own 10.0.2.0/24
  * is more specific than 10/8 and stays open; it leads to its resolver only. */
-static const struct range {
-	unsigned char ip[4];
-	unsigned char bits;
-} closed[] = {
-	{ { 0, 0, 0, 0 }, 8 },      { { 10, 0, 0, 0 }, 8 },    { { 100, 64, 0, 0 }, 10 },
-	{ { 169, 254, 0, 0 }, 16 }, { { 172, 16, 0, 0 }, 12 }, { { 192, 0, 0, 0 }, 24 },
-	{ { 192, 168, 0, 0 }, 16 }, { { 198, 18, 0, 0 }, 15 }, { { 224, 0, 0, 0 }, 4 },
-	{ { 240, 0, 0, 0 }, 4 },
+#define IP(a, b, c, d) ((uint32_t)(a) << 24 | (b) << 16 | (c) << 8 | (d))
+static const struct net_range closed[] = {
+	{ IP(0, 0, 0, 0), 8 },      { IP(10, 0, 0, 0), 8 },    { IP(100, 64, 0, 0), 10 },
+	{ IP(169, 254, 0, 0), 16 }, { IP(172, 16, 0, 0), 12 }, { IP(192, 0, 0, 0), 24 },
+	{ IP(192, 168, 0, 0), 16 }, { IP(198, 18, 0, 0), 15 }, { IP(224, 0, 0, 0), 4 },
+	{ IP(240, 0, 0, 0), 4 },
 };
+
+size_t net_closed(const struct net_host *h, struct net_range out[NETRULES_ENTRIES])
+{
+	size_t n = sizeof closed / sizeof *closed;
+	_Static_assert(sizeof closed / sizeof *closed + NET_HOST_MAX <= NETRULES_ENTRIES,
+		       "all of them have room");
+	memcpy(out, closed, sizeof closed);
+	for (size_t i = 0; i < h->n; i++)
+		out[n++] =
+			(struct net_range){ IP(h->ip[i][0], h->ip[i][1], h->ip[i][2], h->ip[i][3]),
+					    32 };
+	return n;
+}
+
+/* The halves are more specific than the default route and than the route to the resolver. */
+int net_off(struct netrules *out, struct err *err)
+{
+	static const struct net_range all[] = { { IP(0, 0, 0, 0), 1 },
+						{ IP(10, 0, 2, 0), 25 },
+						{ IP(10, 0, 2, 128), 25 },
+						{ IP(128, 0, 0, 0), 1 } };
+	struct net_range *copy = malloc(sizeof all);
+	if (!copy)
+		return err_set(err, ERR_INTERNAL, "no memory");
+	memcpy(copy, all, sizeof all);
+	*out = (struct netrules){ copy, sizeof all / sizeof *all };
+	return 0;
+}
 
 void net_host_read(struct net_host *h)
 {
@@ -53,60 +81,13 @@ static int loopback_up(void)
 	return s < 0 ? -1 : ioctl(s, SIOCSIFFLAGS, &ifr);
 }
 
-/* One `ip route add unreachable IP/BITS`; the kernel's answer is read, so that a failure is seen.
- */
-static int close_range_of(int nl, const unsigned char ip[4], unsigned char bits)
-{
-	struct {
-		struct nlmsghdr head;
-		struct rtmsg route;
-		struct rtattr attr;
-		unsigned char dst[4];
-	} q = {
-		.head = { .nlmsg_len = sizeof q,
-			  .nlmsg_type = RTM_NEWROUTE,
-			  .nlmsg_flags = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_ACK },
-		.route = { .rtm_family = AF_INET,
-			   .rtm_dst_len = bits,
-			   .rtm_table = RT_TABLE_MAIN,
-			   .rtm_protocol = RTPROT_STATIC,
-			   .rtm_scope = RT_SCOPE_UNIVERSE,
-			   .rtm_type = RTN_UNREACHABLE },
-		.attr = { .rta_len = RTA_LENGTH(4), .rta_type = RTA_DST },
-	};
-	struct {
-		struct nlmsghdr head;
-		struct nlmsgerr error;
-		char rest[256];
-	} answer;
-	memcpy(q.dst, ip, 4);
-	if (send(nl, &q, sizeof q, 0) < 0 || recv(nl, &answer, sizeof answer, 0) < 0)
-		return -1;
-	if (answer.head.nlmsg_type != NLMSG_ERROR ||
-	    (answer.error.error && answer.error.error != -EEXIST)) {
-		errno = -answer.error.error;
-		return -1;
-	}
-	return 0;
-}
-
-int net_setup(bool internet, const struct net_host *h, struct err *err)
+int net_setup(const struct netrules *unreachable, struct err *err)
 {
 	if (loopback_up() < 0)
 		return err_errno(err, "loopback");
-	if (!internet)
-		return 0;
-	_close_ int nl = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
-	if (nl < 0)
-		return err_errno(err, "netlink");
-	for (size_t i = 0; i < sizeof closed / sizeof *closed; i++)
-		if (close_range_of(nl, closed[i].ip, closed[i].bits) < 0)
-			return err_errno(err, "close %d.%d/%d", closed[i].ip[0], closed[i].ip[1],
-					 closed[i].bits);
-	for (size_t i = 0; i < h->n; i++)
-		if (close_range_of(nl, h->ip[i], 32) < 0)
-			return err_errno(err, "close the host's address");
-	return 0;
+	if (unreachable && netroute_close(unreachable, err) < 0)
+		return -1;
+	return unreachable ? multicast_close(err) : 0;
 }
 
 int net_start_slirp(pid_t pid, pid_t *slirp, int *ready, struct err *err)

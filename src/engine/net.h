@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "engine/netrules.h"
 
 #define NET_HOST_MAX 64
 
@@ -20,9 +21,15 @@ struct net_host {
 
 void net_host_read(struct net_host *h);
 
-/* In the sandbox's network namespace, as its root: loopback up and, with internet, the closed
- * ranges. */
-int net_setup(bool internet, const struct net_host *h, struct err *err);
+/* What is closed to every sandbox: all that is not the public internet, and this machine. */
+size_t net_closed(const struct net_host *h, struct net_range out[NETRULES_ENTRIES]);
+
+/* All there is, slirp's resolver too, but not the loopback. netrules_free(out). */
+int net_off(struct netrules *out, struct err *err);
+
+/* In the sandbox's network namespace, as its root: loopback up and, with internet, what cannot be
+ * reached all the same; NULL without. */
+int net_setup(const struct netrules *unreachable, struct err *err);
 
 #define NET_SLIRP "/usr/bin/slirp4netns"
 

@@ -23,6 +23,11 @@ const char options_help[] =
 	"  --no-internet            no sandbox reaches the network\n"
 	"  --cgroups auto|off       use cgroups where they are delegated (auto)\n"
 	"  --max-sandboxes N        running at the same time (100)\n"
+	"  --pool N                 sandboxes kept ready for the next creates (4)\n"
+	"  --no-zygote              start every Python by itself instead of forking one that is "
+	"ready\n"
+	"  --max-memory MB          all sandboxes together; past it none are made (half of the "
+	"machine's)\n"
 	"  --max-lifetime SECS      the longest time a sandbox may run (86400)\n"
 	"  --uid-base N             first of 65536 host uids for sandboxes when started as root "
 	"(300000)\n"
@@ -118,6 +123,10 @@ static int set_option(struct options *o, const char *name, const char *value, st
 		return read_key_file(o, value, err);
 	if (!strcmp(name, "--max-sandboxes"))
 		return set_int(&o->max_sandboxes, name, value, 1, 8000, err);
+	if (!strcmp(name, "--pool"))
+		return set_int(&o->pool, name, value, 0, 1000, err);
+	if (!strcmp(name, "--max-memory"))
+		return set_int(&o->max_memory_mb, name, value, 64, 1 << 30, err);
 	if (!strcmp(name, "--max-lifetime"))
 		return set_int(&o->max_lifetime, name, value, 1, 30 * 86400, err);
 	if (!strcmp(name, "--uid-base")) {
@@ -146,12 +155,26 @@ static int set_option(struct options *o, const char *name, const char *value, st
 	return 0;
 }
 
+/* Options without a value. */
+static bool set_flag(struct options *o, const char *name)
+{
+	if (!strcmp(name, "--no-internet"))
+		o->internet = false;
+	else if (!strcmp(name, "--no-zygote"))
+		o->zygote = false;
+	else
+		return false;
+	return true;
+}
+
 int options_parse(struct options *o, int argc, char **argv, struct err *err)
 {
 	*o = (struct options){
 		.listen_port = -1,
 		.internet = true,
 		.cgroups = true,
+		.zygote = true,
+		.pool = 4,
 		.max_sandboxes = 100,
 		.max_lifetime = 86400,
 		.uid_base = 300000,
@@ -161,10 +184,8 @@ int options_parse(struct options *o, int argc, char **argv, struct err *err)
 			o->help = true;
 			return 0;
 		}
-		if (!strcmp(argv[i], "--no-internet")) {
-			o->internet = false;
+		if (set_flag(o, argv[i]))
 			continue;
-		}
 		char name[64], *eq = strchr(argv[i], '=');
 		const char *value = eq ? eq + 1 : argv[i + 1];
 		size_t n = eq ? (size_t)(eq - argv[i]) : strlen(argv[i]);

@@ -18,8 +18,11 @@ struct options {
 	const char *wheelhouse; /* folder, or NULL */
 	bool internet;
 	bool cgroups;
+	bool zygote;
+	int pool; /* sandboxes kept ready */
 	bool help;
 	int max_sandboxes;
+	int max_memory_mb; /* 0: half of the machine's */
 	int max_lifetime;  /* seconds */
 	unsigned uid_base; /* the first of the 65536 host uids that a start as root uses */
 	char *keys[OPTIONS_KEYS_MAX];

@@ -1,4 +1,4 @@
-#include "engine/proc.h"
+#include "engine/proc_parts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -16,178 +15,30 @@
 #include "base/packet.h"
 #include "wire/base64.h"
 
-#define READ_MAX    (32u << 10)
-#define INPUT_MAX   (16u << 20)
-#define PROCS_MAX   256 /* of one sandbox: each costs the engine three descriptors */
-#define LINGER_SECS 30  /* a process that ended can still be connected to this long */
-
-enum { OUT, ERR, PIPES };
-
-/* A client that follows the process. */
-struct sub {
-	struct sub *next;
-	struct proc *proc;
-	struct req *req;
-	struct timer keepalive;
-	int64_t interval; /* microseconds */
-};
-
-struct proc {
-	struct proc *next;
-	struct sandbox *s;
-	uint32_t id; /* of its spawn call */
-	int pid;     /* inside; 0 until it runs */
-	char *tag;
-	struct json_object *config; /* cmd, args, envs, cwd */
-	struct req *starter;        /* waits for the start */
-	int keepalive_secs;
-	struct pipe {
-		struct proc *proc;
-		int fd;
-		struct watch watch;
-	} pipes[PIPES];
-	int in;
-	struct watch in_watch;
-	struct buf input; /* not yet taken by the program */
-	bool in_closing;
-	struct sub *subs;
-	struct timer timer; /* the time limit; later, the lingering */
-	int64_t timeout_ms;
-	bool exited, muted, timed_out, finished;
-	int status;
-};
+#define READ_MAX     (32u << 10)
+#define PTY_READ_MAX (16u << 10)
+#define PROCS_MAX    256 /* of one sandbox: each costs the engine three descriptors */
+#define LINGER_SECS  30  /* a process that ended can still be connected to this long */
 
 static void finish(struct proc *p);
 
-/* ---- subscribers ---- */
+/* ---- the sandbox's log ---- */
 
-static void free_sub(struct sub *u)
+/* Its arguments stay out of the log: people write passwords there. */
+static void log_start(const struct proc *p)
 {
-	for (struct sub **at = &u->proc->subs; *at; at = &(*at)->next) {
-		if (*at == u) {
-			*at = u->next;
-			break;
-		}
-	}
-	timer_stop(&u->keepalive);
-	free(u);
+	struct json_object *cmd;
+	json_object_object_get_ex(p->config, "cmd", &cmd);
+	logs_add(p->s->log, LOGS_INFO, "Process started", "pid", LOGS_INT(p->pid), "cmd",
+		 json_object_get_string(cmd), "user", p->root ? "root" : AGENT_USER, NULL);
 }
 
-static bool backed_up(const struct proc *p)
+static void log_end(const struct proc *p)
 {
-	for (const struct sub *u = p->subs; u; u = u->next)
-		if (req_backlog(u->req) >= REQ_BACKLOG)
-			return true;
-	return false;
-}
-
-/* Read on exactly while every subscriber has room: the program then blocks in write, as on a real
- * pipe. */
-static void set_reading(struct proc *p)
-{
-	uint32_t events = backed_up(p) ? 0 : EPOLLIN;
-	for (int i = 0; i < PIPES; i++)
-		watch_set(&p->pipes[i].watch, events);
-}
-
-static void on_sub_gone(void *ctx)
-{
-	struct sub *u = ctx;
-	struct proc *p = u->proc;
-	free_sub(u);
-	set_reading(
-		p); /* nobody is listening: what it prints is read and dropped, and it runs on */
-}
-
-static void on_sub_drained(void *ctx)
-{
-	struct sub *u = ctx;
-	set_reading(u->proc);
-}
-
-static const struct req_owner sub_owner = { .gone = on_sub_gone, .drained = on_sub_drained };
-
-static void on_keepalive(void *ctx)
-{
-	static const char event[] = "{\"event\":{\"keepalive\":{}}}";
-	struct sub *u = ctx;
-	timer_at(&u->keepalive, u->proc->s->engine->loop, clock_mono_us() + u->interval,
-		 on_keepalive, u);
-	connect_message(u->req, event, sizeof event - 1);
-}
-
-static void send_event(struct proc *p, const char *json, size_t n)
-{
-	for (struct sub *u = p->subs; u; u = u->next) {
-		connect_message(u->req, json, n);
-		timer_at(&u->keepalive, p->s->engine->loop, clock_mono_us() + u->interval,
-			 on_keepalive, u);
-	}
-}
-
-/* End every subscriber's stream: with an error, or with what `finish` has sent before. */
-static void end_subs(struct proc *p, const char *deadline)
-{
-	while (p->subs) {
-		struct req *r = p->subs->req;
-		free_sub(p->subs);
-		if (deadline)
-			connect_fail(r, CONNECT_DEADLINE_EXCEEDED, deadline);
-		else
-			connect_end(r);
-	}
-}
-
-/* As Go names them. */
-static const char *signal_name(int sig)
-{
-	return sig == SIGKILL ? "killed" : sig == SIGTERM ? "terminated" : strsignal(sig);
-}
-
-static size_t end_event(const struct proc *p, char *out, size_t cap)
-{
-	int n, code = WEXITSTATUS(p->status);
-	if (WIFSIGNALED(p->status)) {
-		const char *name = signal_name(WTERMSIG(p->status));
-		n = snprintf(out, cap,
-			     "{\"event\":{\"end\":{\"exitCode\":-1,\"status\":\"signal: %s\","
-			     "\"error\":\"signal: %s\"}}}",
-			     name, name);
-	} else if (code) {
-		n = snprintf(out, cap,
-			     "{\"event\":{\"end\":{\"exitCode\":%d,\"exited\":true,"
-			     "\"status\":\"exit status %d\",\"error\":\"exit status %d\"}}}",
-			     code, code, code);
-	} else {
-		n = snprintf(
-			out, cap,
-			"{\"event\":{\"end\":{\"exited\":true,\"status\":\"exit status 0\"}}}");
-	}
-	return n < 0 ? 0 : (size_t)n;
-}
-
-void proc_subscribe(struct proc *p, struct req *r, int keepalive_secs)
-{
-	struct sub *u = calloc(1, sizeof *u);
-	char event[256];
-	if (!u) {
-		connect_fail(r, CONNECT_RESOURCE_EXHAUSTED, "no memory");
-		return;
-	}
-	*u = (struct sub){ .proc = p, .req = r, .interval = keepalive_secs * SECOND_US };
-	connect_begin(r);
-	int n = snprintf(event, sizeof event, "{\"event\":{\"start\":{\"pid\":%d}}}", p->pid);
-	connect_message(r, event, (size_t)n);
-	if (p->finished) {
-		connect_message(r, event, end_event(p, event, sizeof event));
-		connect_end(r);
-		free(u);
-		return;
-	}
-	u->next = p->subs;
-	p->subs = u;
-	req_own(r, &sub_owner, u);
-	timer_at(&u->keepalive, p->s->engine->loop, clock_mono_us() + u->interval, on_keepalive, u);
+	int sig = WIFSIGNALED(p->status) ? WTERMSIG(p->status) : 0;
+	logs_add(p->s->log, LOGS_INFO, "Process ended", "pid", LOGS_INT(p->pid),
+		 sig ? "signal" : "exitCode",
+		 sig ? proc_signal_name(sig) : LOGS_INT(WEXITSTATUS(p->status)), NULL);
 }
 
 /* ---- output and end ---- */
@@ -197,26 +48,30 @@ static void on_output(void *ctx, uint32_t events)
 	struct pipe *pipe = ctx;
 	struct proc *p = pipe->proc;
 	char data[READ_MAX];
+	const char *name = p->pty ? "pty" : pipe == &p->pipes[OUT] ? "stdout" : "stderr";
 	(void)events;
-	ssize_t n = read(pipe->fd, data, sizeof data);
+	ssize_t n = read(pipe->fd, data, p->pty ? PTY_READ_MAX : READ_MAX);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
-	if (n <= 0) {
+	if (n <= 0) { /* of a terminal that nobody has open any more: EIO */
+		if (p->logged)
+			logs_lines_end(&p->logged[pipe - p->pipes], p->s->log);
 		watch_del(&pipe->watch);
 		close_fd(&pipe->fd);
 		finish(p);
 		return;
 	}
+	if (p->logged)
+		logs_lines_feed(&p->logged[pipe - p->pipes], p->s->log, data, (size_t)n);
 	if (!p->subs || p->muted)
 		return;
 	struct buf json = BUF(2 * READ_MAX);
-	buf_addf(&json, "{\"event\":{\"data\":{\"%s\":\"",
-		 pipe == &p->pipes[OUT] ? "stdout" : "stderr");
+	buf_addf(&json, "{\"event\":{\"data\":{\"%s\":\"", name);
 	base64_put(&json, data, (size_t)n);
 	buf_adds(&json, "\"}}}");
-	send_event(p, json.p, json.len);
+	subs_send(p, json.p, json.len);
 	buf_free(&json);
-	set_reading(p);
+	subs_set_reading(p);
 }
 
 static void free_proc(void *ctx)
@@ -233,11 +88,11 @@ static void free_proc(void *ctx)
 		watch_del(&p->pipes[i].watch);
 		close_fd(&p->pipes[i].fd);
 	}
-	watch_del(&p->in_watch);
-	close_fd(&p->in);
+	input_close(p);
 	timer_stop(&p->timer);
 	buf_free(&p->input);
 	json_object_put(p->config);
+	free(p->logged);
 	free(p->tag);
 	free(p);
 }
@@ -246,7 +101,6 @@ static void free_proc(void *ctx)
  * unless the process was killed by a client. */
 static void finish(struct proc *p)
 {
-	char event[256];
 	bool open = p->pipes[OUT].fd >= 0 || p->pipes[ERR].fd >= 0;
 	if (p->finished || !p->exited || (open && !p->muted))
 		return;
@@ -255,11 +109,10 @@ static void finish(struct proc *p)
 		watch_del(&p->pipes[i].watch);
 		close_fd(&p->pipes[i].fd);
 	}
-	watch_del(&p->in_watch);
-	close_fd(&p->in);
+	input_close(p);
 	if (!p->timed_out)
-		send_event(p, event, end_event(p, event, sizeof event));
-	end_subs(p, p->timed_out ? "context deadline exceeded" : NULL);
+		subs_send_end(p);
+	subs_end(p, p->timed_out ? "context deadline exceeded" : NULL);
 	timer_at(&p->timer, p->s->engine->loop, clock_mono_us() + LINGER_SECS * SECOND_US,
 		 free_proc, p);
 }
@@ -271,6 +124,7 @@ bool procs_exited(struct sandbox *s, uint32_t id, int status)
 			continue;
 		p->exited = true;
 		p->status = status;
+		log_end(p);
 		finish(p);
 		return true;
 	}
@@ -292,52 +146,6 @@ static void on_time_limit(void *ctx)
 		    */
 }
 
-/* ---- input ---- */
-
-static void on_input_room(void *ctx, uint32_t events)
-{
-	struct proc *p = ctx;
-	/* Nobody reads the other end any more; epoll would say so for ever. */
-	if (events & (EPOLLERR | EPOLLHUP)) {
-		p->input.len = 0;
-		p->in_closing = true;
-	}
-	while (p->input.len) {
-		ssize_t n = write(p->in, p->input.p, p->input.len);
-		if (n < 0 && errno == EAGAIN)
-			break;
-		if (n < 0) { /* it closed its end: nobody will read this */
-			p->input.len = 0;
-			p->in_closing = true;
-			break;
-		}
-		buf_drop(&p->input, (size_t)n);
-	}
-	watch_set(&p->in_watch, p->input.len ? EPOLLOUT : 0);
-	if (p->in_closing && !p->input.len) {
-		watch_del(&p->in_watch);
-		close_fd(&p->in);
-	}
-}
-
-int proc_input(struct proc *p, const char *data, size_t n, struct err *err)
-{
-	if (p->in < 0 || p->in_closing)
-		return err_set(err, ERR_CONFLICT,
-			       "error writing to stdin: stdin not enabled or closed");
-	if (buf_add(&p->input, data, n) < 0)
-		return err_set(err, ERR_LIMIT, "error writing to stdin: the process does not read");
-	on_input_room(p, EPOLLOUT);
-	return 0;
-}
-
-void proc_close_input(struct proc *p)
-{
-	p->in_closing = true;
-	if (p->in >= 0)
-		on_input_room(p, EPOLLOUT);
-}
-
 int proc_signal(struct proc *p, int sig, agent_fn *fn, void *ctx)
 {
 	if (fn && p->exited && !p->finished) {
@@ -356,39 +164,54 @@ int proc_signal(struct proc *p, int sig, agent_fn *fn, void *ctx)
 
 /* ---- start ---- */
 
+static void answer_failure(const struct proc *p, struct req *r, int error)
+{
+	struct json_object *cwd;
+	json_object_object_get_ex(p->config, "cwd", &cwd);
+	if (error == ECONNRESET)
+		req_cut(r);
+	else if (error == ENOENT || error == ENOTDIR)
+		answer_connect(r, CONNECT_INVALID_ARGUMENT, "cwd '%s' does not exist",
+			       json_object_get_string(cwd));
+	else if (error == ENOSPC && p->pty)
+		answer_connect(r, CONNECT_RESOURCE_EXHAUSTED,
+			       "error starting process: too many terminals are open");
+	else
+		answer_connect(r, CONNECT_INVALID_ARGUMENT, "error starting process: %s",
+			       strerror(error));
+}
+
 static void on_spawned(void *ctx, int value, const char *payload, size_t n, int fd)
 {
 	struct proc *p = ctx;
 	struct req *r = p->starter;
+	_close_ int f = fd;
 	(void)payload;
 	(void)n;
-	close_fd(&fd);
 	p->starter = NULL;
+	if (value > 0 && p->pty && pty_take(p, &f) < 0) {
+		proc_signal(p, SIGKILL, NULL, NULL); /* whatever it is, nobody can talk to it */
+		value = -EIO;
+	}
 	if (value <= 0) {
-		struct json_object *cwd;
-		json_object_object_get_ex(p->config, "cwd", &cwd);
-		if (r && value == -ECONNRESET)
-			req_cut(r);
-		else if (r && (value == -ENOENT || value == -ENOTDIR))
-			answer_connect(r, CONNECT_INVALID_ARGUMENT, "cwd '%s' does not exist",
-				       json_object_get_string(cwd));
-		else if (r)
-			answer_connect(r, CONNECT_INVALID_ARGUMENT, "error starting process: %s",
-				       strerror(-value));
+		if (r)
+			answer_failure(p, r, -value);
 		free_proc(p);
 		return;
 	}
 	struct loop *loop = p->s->engine->loop;
 	p->pid = value;
+	log_start(p);
 	if (r)
 		proc_subscribe(p, r, p->keepalive_secs);
 	if (p->timeout_ms > 0)
 		timer_at(&p->timer, loop, clock_mono_us() + p->timeout_ms * 1000, on_time_limit, p);
 	for (int i = 0; i < PIPES; i++)
-		watch_add(&p->pipes[i].watch, loop, p->pipes[i].fd, EPOLLIN, on_output,
-			  &p->pipes[i]);
+		if (p->pipes[i].fd >= 0)
+			watch_add(&p->pipes[i].watch, loop, p->pipes[i].fd, EPOLLIN, on_output,
+				  &p->pipes[i]);
 	if (p->in >= 0)
-		watch_add(&p->in_watch, loop, p->in, 0, on_input_room, p);
+		input_begin(p, loop);
 }
 
 /* A pipe with our end non-blocking and theirs as a program expects it. */
@@ -415,13 +238,20 @@ static struct proc *new_proc(struct sandbox *s, const struct proc_spec *spec)
 	*p = (struct proc){ .next = s->procs,
 			    .s = s,
 			    .in = -1,
+			    .pty = spec->pty,
 			    .input = BUF(INPUT_MAX),
 			    .timeout_ms = spec->timeout_ms,
 			    .keepalive_secs = spec->keepalive_secs,
+			    .root = spec->root,
+			    .logged = spec->logged ? calloc(PIPES, sizeof *p->logged) : NULL,
 			    .tag = spec->tag ? strdup(spec->tag) : NULL,
 			    .config = json_object_new_object() };
 	for (int i = 0; i < PIPES; i++)
 		p->pipes[i] = (struct pipe){ .proc = p, .fd = -1 };
+	if (p->logged) {
+		p->logged[OUT].level = LOGS_INFO;
+		p->logged[ERR].level = LOGS_ERROR;
+	}
 	json_object_object_add(p->config, "cmd", json_object_new_string(spec->cmd));
 	if (spec->args && json_object_array_length(spec->args))
 		json_object_object_add(p->config, "args", json_object_get(spec->args));
@@ -432,34 +262,51 @@ static struct proc *new_proc(struct sandbox *s, const struct proc_spec *spec)
 	return p;
 }
 
+/* Pipes for its three streams; theirs are what the process gets. */
+static int make_pipes(struct proc *p, bool stdin_open, int theirs[3])
+{
+	int rc = 0;
+	if (stdin_open)
+		rc |= make_pipe(&p->in, &theirs[0], false);
+	else
+		theirs[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	rc |= make_pipe(&p->pipes[OUT].fd, &theirs[1], true);
+	rc |= make_pipe(&p->pipes[ERR].fd, &theirs[2], true);
+	return rc < 0 || theirs[0] < 0 ? -1 : 0;
+}
+
+static int put_strings(struct buf *strings, const struct proc *p, const struct proc_spec *spec,
+		       size_t nargs)
+{
+	int rc = put_string(strings, spec->cwd) | put_string(strings, spec->cmd);
+	for (size_t i = 0; i < nargs; i++)
+		rc |= put_string(strings,
+				 json_object_get_string(json_object_array_get_idx(spec->args, i)));
+	return rc | sandbox_environment(p->s, spec->root, spec->envs, strings);
+}
+
 static int spawn(struct proc *p, const struct proc_spec *spec)
 {
 	struct buf strings = BUF(PACKET_MAX - sizeof(struct agent_msg));
 	size_t nargs = spec->args ? json_object_array_length(spec->args) : 0;
 	struct agent_msg msg = { .op = AGENT_SPAWN,
 				 .value = (int)nargs + 1,
-				 .flags = spec->root ? AGENT_AS_ROOT : 0 };
-	_close_ int in = -1, out = -1, err = -1;
-	int rc = 0;
-	rc |= put_string(&strings, spec->cwd) | put_string(&strings, spec->cmd);
-	for (size_t i = 0; i < nargs; i++)
-		rc |= put_string(&strings,
-				 json_object_get_string(json_object_array_get_idx(spec->args, i)));
-	rc |= sandbox_environment(p->s, spec->root, spec->envs, &strings);
-	if (rc < 0) {
-		buf_free(&strings);
-		return -E2BIG;
-	}
-	if (spec->stdin_open)
-		rc |= make_pipe(&p->in, &in, false);
-	else
-		in = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	rc |= make_pipe(&p->pipes[OUT].fd, &out, true) | make_pipe(&p->pipes[ERR].fd, &err, true);
-	const int fds[] = { in, out, err };
-	if (rc == 0 && in >= 0)
-		p->id = agent_call(p->s->agent, msg, strings.p, strings.len, fds, 3, on_spawned, p);
+				 .flags = (spec->root ? AGENT_AS_ROOT : 0u) |
+					  (spec->pty ? AGENT_PTY : 0u),
+				 .target = spec->window };
+	int theirs[3] = { -1, -1, -1 };
+	int rc = put_strings(&strings, p, spec, nargs) < 0 ? -E2BIG : 0;
+	if (rc == 0 && !spec->pty && make_pipes(p, spec->stdin_open, theirs) < 0)
+		rc = -EMFILE;
+	if (rc == 0)
+		p->id = agent_call(p->s->agent, msg, strings.p, strings.len, theirs,
+				   spec->pty ? 0 : 3, on_spawned, p);
+	if (rc == 0 && !p->id)
+		rc = -EMFILE;
+	for (int i = 0; i < 3; i++)
+		close_fd(&theirs[i]);
 	buf_free(&strings);
-	return p->id ? 0 : -EMFILE;
+	return rc;
 }
 
 static int running(const struct sandbox *s)
@@ -499,7 +346,9 @@ void proc_start_command(struct sandbox *s, const char *command)
 	json_object_array_add(args, json_object_new_string("-l"));
 	json_object_array_add(args, json_object_new_string("-c"));
 	json_object_array_add(args, json_object_new_string(command));
-	const struct proc_spec spec = { .cmd = "/bin/bash", .cwd = AGENT_HOME, .args = args };
+	const struct proc_spec spec = {
+		.cmd = "/bin/bash", .cwd = AGENT_HOME, .args = args, .logged = true
+	};
 	proc_start(s, &spec, NULL);
 	json_object_put(args);
 }
@@ -534,12 +383,8 @@ void procs_cut(struct sandbox *s)
 		if (p->starter)
 			req_cut(p->starter);
 		p->starter = NULL;
-		while (p->subs) {
-			struct req *r = p->subs->req;
-			free_sub(p->subs);
-			req_cut(r);
-		}
-		set_reading(p);
+		subs_cut(p);
+		subs_set_reading(p);
 	}
 }
 

@@ -1,4 +1,4 @@
-/* Processes that envd's clients start: their pipes, their subscribers, their end. */
+/* Processes that envd's clients start: their pipes or terminal, their subscribers, their end. */
 #ifndef ENGINE_PROC_H
 #define ENGINE_PROC_H
 
@@ -18,6 +18,9 @@ struct proc_spec {
 	struct json_object *args;    /* array of strings, or NULL */
 	struct json_object *envs;    /* object of strings, or NULL */
 	bool root, stdin_open;
+	bool logged;        /* what it prints goes to the sandbox's log */
+	bool pty;           /* in a terminal: that is its stdin, stdout and stderr */
+	uint32_t window;    /* the terminal's, as AGENT_WINDOW */
 	int64_t timeout_ms; /* 0: none */
 	int keepalive_secs;
 };
@@ -34,9 +37,11 @@ struct proc *proc_find(struct sandbox *s, int64_t pid, const char *tag);
 
 void proc_subscribe(struct proc *p, struct req *r, int keepalive_secs);
 
-/* Write to its stdin. -1: ERR_CONFLICT it has none, ERR_LIMIT the program does not read. */
-int proc_input(struct proc *p, const char *data, size_t n, struct err *err);
-void proc_close_input(struct proc *p);
+/* Write to its terminal (pty) or its stdin. -1: ERR_CONFLICT it has the other one or none,
+ * ERR_LIMIT the program does not read. */
+int proc_input(struct proc *p, bool pty, const char *data, size_t n, struct err *err);
+int proc_close_input(struct proc *p, struct err *err);             /* -1: it has a terminal */
+int proc_resize(struct proc *p, uint32_t window, struct err *err); /* -1: it has none */
 
 /* Send a signal; fn as for an agent's call. */
 int proc_signal(struct proc *p, int sig, agent_fn *fn, void *ctx);

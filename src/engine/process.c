@@ -37,6 +37,21 @@ static int strings_only(struct json_object *process, struct json_object **args, 
 	return 0;
 }
 
+/* Read the size of a terminal's window. */
+static int window_size(struct json_object *pty, uint32_t *out, struct err *err)
+{
+	struct json_object *size = NULL;
+	int64_t cols = 0, rows = 0;
+	if (field_object(pty, "size", &size, err) < 0 ||
+	    (size && (field_int(size, "cols", 1, UINT16_MAX, &cols, err) < 0 ||
+		      field_int(size, "rows", 1, UINT16_MAX, &rows, err) < 0)))
+		return -1;
+	if (!cols || !rows)
+		return err_set(err, ERR_INVALID, "pty.size.cols and pty.size.rows are required");
+	*out = AGENT_WINDOW(cols, rows);
+	return 0;
+}
+
 static void start(struct sandbox *s, struct req *r, struct json_object *body, bool root)
 {
 	struct proc_spec spec = { .root = root,
@@ -52,6 +67,7 @@ static void start(struct sandbox *s, struct req *r, struct json_object *body, bo
 	}
 	if (field_object(body, "process", &process, &err) < 0 ||
 	    field_object(body, "pty", &pty, &err) < 0 ||
+	    (pty && window_size(pty, &spec.window, &err) < 0) ||
 	    (process && (field_string(process, "cmd", &spec.cmd, &err) < 0 ||
 			 field_string(process, "cwd", &dir, &err) < 0 ||
 			 field_strings(process, "envs", true, &spec.envs, &err) < 0 ||
@@ -66,16 +82,13 @@ static void start(struct sandbox *s, struct req *r, struct json_object *body, bo
 		invalid(r, "process.cmd is required");
 		return;
 	}
-	if (pty) {
-		answer_connect(r, CONNECT_UNIMPLEMENTED, "PTY is not offered by this engine");
-		return;
-	}
 	if (rpc_timeout_ms(r, &spec.timeout_ms) < 0)
 		return;
 	if (spec.tag && strlen(spec.tag) > TAG_MAX) {
 		invalid(r, "tag is too long");
 		return;
 	}
+	spec.pty = pty != NULL;
 	spec.cwd = cwd;
 	proc_start(s, &spec, r);
 }
@@ -142,15 +155,11 @@ static void send_input(struct sandbox *s, struct req *r, struct json_object *bod
 	struct proc *p = selected(s, r, body);
 	if (!p)
 		return;
-	if (pty) {
-		answer_connect(r, CONNECT_INTERNAL,
-			       "error writing to tty: tty not assigned to process");
-		return;
-	}
 	struct buf data = BUF(INPUT_MAX);
-	if (!text || base64_get(&data, text, strlen(text)) < 0)
-		invalid(r, "input.stdin must be base64");
-	else if (proc_input(p, data.p, data.len, &err) < 0)
+	const char *sent = pty ? pty : text;
+	if (!sent || (pty && text) || base64_get(&data, sent, strlen(sent)) < 0)
+		invalid(r, "input.stdin or input.pty must be there, in base64");
+	else if (proc_input(p, pty != NULL, data.p, data.len, &err) < 0)
 		answer_connect(
 			r, err.code == ERR_LIMIT ? CONNECT_RESOURCE_EXHAUSTED : CONNECT_INTERNAL,
 			"%s", err.text);
@@ -161,12 +170,35 @@ static void send_input(struct sandbox *s, struct req *r, struct json_object *bod
 
 static void close_stdin(struct sandbox *s, struct req *r, struct json_object *body, bool root)
 {
+	struct err err;
 	(void)root;
 	struct proc *p = selected(s, r, body);
 	if (!p)
 		return;
-	proc_close_input(p);
-	req_reply(r, 200, "application/json", "{}", 2);
+	if (proc_close_input(p, &err) < 0)
+		answer_connect(r, CONNECT_UNKNOWN, "error closing stdin: %s", err.text);
+	else
+		req_reply(r, 200, "application/json", "{}", 2);
+}
+
+static void update(struct sandbox *s, struct req *r, struct json_object *body, bool root)
+{
+	struct json_object *pty = NULL;
+	uint32_t window = 0;
+	struct err err;
+	(void)root;
+	if (field_object(body, "pty", &pty, &err) < 0 ||
+	    (pty && window_size(pty, &window, &err) < 0)) {
+		invalid(r, err.text);
+		return;
+	}
+	struct proc *p = selected(s, r, body);
+	if (!p)
+		return;
+	if (pty && proc_resize(p, window, &err) < 0)
+		answer_connect(r, CONNECT_INTERNAL, "error resizing tty: %s", err.text);
+	else
+		req_reply(r, 200, "application/json", "{}", 2);
 }
 
 static void on_signalled(void *ctx, int value, const char *payload, size_t n, int fd)
@@ -224,7 +256,7 @@ void process_route(struct sandbox *s, struct req *r, const char *method)
 		{ "SendInput", send_input },
 		{ "CloseStdin", close_stdin },
 		{ "SendSignal", send_signal },
-		{ "Update", NULL },
+		{ "Update", update },
 		{ "StreamInput", NULL },
 	};
 	rpc_dispatch(s, r, table, sizeof table / sizeof *table, method);

@@ -35,7 +35,7 @@ static const char *const devices[] = { "null", "zero", "full", "random", "urando
 static const char *const masked[] = { "proc/kcore",      "proc/keys",          "proc/key-users",
 				      "proc/timer_list", "proc/sched_debug",   "proc/kmsg",
 				      "proc/kallsyms",   "proc/sysrq-trigger", "proc/latency_stats",
-				      "proc/config.gz" };
+				      "proc/config.gz",  "proc/cmdline" };
 
 struct dir {
 	const char *path;
@@ -162,6 +162,8 @@ static int write_etc(const struct rootfs *r, struct err *err)
 		{ "etc/resolv.conf", r->internet ? "nameserver 10.0.2.3\n" : "" },
 		{ "etc/pip.conf", pip },
 		{ &ROOTFS_DRIVER[1], r->driver },
+		{ &ROOTFS_CHARTS[1], r->charts },
+		{ &ROOTFS_DRIVER_JS[1], r->driver_js },
 	};
 	if (mount("etc", "etc", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=1m") < 0)
 		return err_errno(err, "mount /etc");
@@ -227,7 +229,7 @@ static int make_dev(struct err *err)
 			return err_errno(err, "link %s", links[i][1]);
 	if (mkdir("dev/pts", 0755) < 0 || mkdir("dev/shm", 01777) < 0 ||
 	    mount("devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
-		  "newinstance,ptmxmode=0666,mode=0620") < 0)
+		  "newinstance,ptmxmode=0666,mode=0620,max=" ROOTFS_PTYS) < 0)
 		return err_errno(err, "mount /dev/pts");
 	/* Shared memory counts against the disk, as a file there would. */
 	if (bind("run/shm", "dev/shm", 0, err) < 0)
@@ -252,8 +254,10 @@ static int limit_inotify(struct err *err)
 	return 0;
 }
 
-static int mount_proc(struct err *err)
+static int mount_proc(const struct rootfs *r, struct err *err)
 {
+	if (r->shared_proc)
+		return bind("/proc", "proc", 0, err);
 	if (mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
 		return err_errno(err, "mount /proc");
 	if (limit_inotify(err) < 0)
@@ -263,6 +267,11 @@ static int mount_proc(struct err *err)
 	for (size_t i = 0; i < sizeof masked / sizeof *masked; i++)
 		if (access(masked[i], F_OK) == 0 && bind("/dev/null", masked[i], 0, err) < 0)
 			return -1;
+	/* What can be written below /proc is the machine's (pressure), or would make a process more
+	 * important than a sandbox's may be (oom_score_adj). */
+	struct mount_attr ro = { .attr_set = MOUNT_ATTR_RDONLY };
+	if (mount_setattr(AT_FDCWD, "proc", 0, &ro, sizeof ro) < 0)
+		return err_errno(err, "make /proc read-only");
 	return 0;
 }
 
@@ -298,13 +307,17 @@ static int fill_homes(const struct rootfs *r, struct err *err)
 	return rc;
 }
 
+uint64_t rootfs_inodes(uint64_t disk)
+{
+	return disk / 8192 < 65536 ? 65536 : disk / 8192;
+}
+
 int rootfs_enter(const struct rootfs *r, struct err *err)
 {
 	char how[128];
-	uint64_t inodes = r->disk / 8192 < 65536 ? 65536 : r->disk / 8192;
 	umask(0022);
 	snprintf(how, sizeof how, "mode=0755,size=%llu,nr_inodes=%llu", (unsigned long long)r->disk,
-		 (unsigned long long)inodes);
+		 (unsigned long long)rootfs_inodes(r->disk));
 	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
 		return err_errno(err, "mount namespace");
 	if (mount("disk", BASE, "tmpfs", MS_NOSUID | MS_NODEV, how) < 0)
@@ -312,7 +325,7 @@ int rootfs_enter(const struct rootfs *r, struct err *err)
 	if (chdir(BASE) < 0)
 		return err_errno(err, "enter the disk");
 	if (make_dirs(r, err) < 0 || bind_system(err) < 0 || write_etc(r, err) < 0 ||
-	    make_dev(err) < 0 || mount_proc(err) < 0 || fill_homes(r, err) < 0)
+	    make_dev(err) < 0 || mount_proc(r, err) < 0 || fill_homes(r, err) < 0)
 		return -1;
 	if (r->wheelhouse && (mkdir(&ROOTFS_WHEELS[1], 0755) < 0 ||
 			      bind(KEEPER_WHEELS, &ROOTFS_WHEELS[1], READ_ONLY, err) < 0))

@@ -13,9 +13,12 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/log.h"
-#include "engine/cgroup.h"
 #include "engine/context.h"
 #include "engine/launch.h"
+#include "engine/netchange.h"
+#include "engine/network.h"
+#include "engine/pool.h"
+#include "engine/ports.h"
 #include "engine/proc.h"
 #include "engine/rootfs.h"
 #include "engine/watcher.h"
@@ -58,21 +61,46 @@ int sandbox_count(const struct engine *e, enum sandbox_state state)
 	return n;
 }
 
+/* What is not worth a line to most. */
+static enum log_level level_of(const struct sandbox *s)
+{
+	return s->config.probe || s->config.pooled ? LOG_DEBUG : LOG_INFO;
+}
+
 /* ---- ending ---- */
 
 static void free_sandbox(struct sandbox *s)
 {
 	struct engine *e = s->engine;
 	take_out(&e->ending, s);
-	close_fd(&s->cgroup);
-	if (e->ground.cgroup_top[0])
-		cgroup_remove(e->ground.cgroup_top, s->id);
+	cgroup_free(&s->group);
 	e->slots[s->slot] = 0;
 	json_object_put(s->config.metadata);
 	json_object_put(s->config.envs);
+	logs_free(s->log);
+	json_object_put(s->config.network);
 	free(s);
-	if (e->stopping && !e->ending && !e->sandboxes)
+	if (e->stopping && !e->ending && !e->sandboxes && !e->pooled)
 		loop_stop(e->loop);
+}
+
+/* Once: made is the sandbox, or NULL when it has come to nothing. */
+static void tell_asker(struct sandbox *s, struct sandbox *made)
+{
+	void (*created)(void *, struct sandbox *, const struct err *) = s->created;
+	struct err why;
+	s->created = NULL;
+	err_set(&why, ERR_INTERNAL, "%s", s->failure[0] ? s->failure : "the sandbox ended");
+	if (created)
+		created(s->created_ctx, made, made ? NULL : &why);
+}
+
+/* One can still read why it ended. */
+static void keep_log(struct sandbox *s)
+{
+	logs_add(s->log, s->end_asked ? LOGS_INFO : LOGS_ERROR, "Sandbox ended", "reason",
+		 s->end_reason[0] ? s->end_reason : "its processes ended by themselves", NULL);
+	logs_keep(&s->engine->logs, steal_ptr(s->log));
 }
 
 void sandbox_end(struct sandbox *s)
@@ -80,16 +108,18 @@ void sandbox_end(struct sandbox *s)
 	struct engine *e = s->engine;
 	if (s->state == SANDBOX_ENDED)
 		return;
-	bool starting = s->state == SANDBOX_STARTING;
 	s->state = SANDBOX_ENDED;
-	take_out(&e->sandboxes, s);
+	take_out(s->config.pooled ? &e->pooled : &e->sandboxes, s);
 	push(&e->ending, s);
+	memory_unwatch(s);
 	timer_stop(&s->end_timer);
 	timer_stop(&s->start_timer);
 	watch_del(&s->net);
 	close_fd(&s->net_fd);
 	procs_end(s);
 	watchers_end(s);
+	ports_cut(s);
+	netchange_end(s);
 	contexts_end(s);
 	http_cut(e->http, s->serial);
 	agent_free(s->agent);
@@ -99,24 +129,50 @@ void sandbox_end(struct sandbox *s)
 		kill(s->pid, SIGKILL);
 	if (s->slirp > 0)
 		kill(s->slirp, SIGKILL);
-	if (s->cgroup >= 0)
-		cgroup_kill(s->cgroup);
-	log_line(s->config.probe ? LOG_DEBUG : LOG_INFO, "op=end sandbox=%s", s->id);
-	if (starting && s->created) {
-		struct err why;
-		err_set(&why, ERR_INTERNAL, "%s", s->failure[0] ? s->failure : "the sandbox ended");
-		s->created(s->created_ctx, NULL, &why);
-	}
+	cgroup_kill(&s->group);
+	log_line(level_of(s), "op=end sandbox=%s", s->id);
+	if (s->log)
+		keep_log(s);
+	if (s->config.pooled)
+		pool_changed(e->pool, s);
+	tell_asker(s, NULL);
 	if (!s->pid && !s->slirp)
 		free_sandbox(s);
+}
+
+void sandbox_end_because(struct sandbox *s, const char *why)
+{
+	snprintf(s->end_reason, sizeof s->end_reason, "%s", why);
+	s->end_asked = true;
+	sandbox_end(s);
 }
 
 void sandbox_end_all(struct engine *e)
 {
 	while (e->sandboxes)
 		sandbox_end(e->sandboxes);
+	while (e->pooled)
+		sandbox_end(e->pooled);
 	if (!e->ending)
 		loop_stop(e->loop);
+}
+
+static bool reaped_in(struct sandbox *list, pid_t pid)
+{
+	for (struct sandbox *s = list; s; s = s->next) {
+		if (s->slirp == pid) {
+			s->slirp = 0; /* the network is gone, the sandbox is not */
+			log_line(LOG_WARN, "op=net sandbox=%s error=\"slirp4netns ended\"", s->id);
+			logs_add(s->log, LOGS_WARN, "The network is gone", NULL);
+			return true;
+		}
+		if (s->pid == pid) {
+			s->pid = 0;
+			sandbox_end(s);
+			return true;
+		}
+	}
+	return false;
 }
 
 void sandbox_reaped(struct engine *e, pid_t pid)
@@ -134,18 +190,8 @@ void sandbox_reaped(struct engine *e, pid_t pid)
 			free_sandbox(s);
 		return;
 	}
-	for (struct sandbox *s = e->sandboxes; s; s = s->next) {
-		if (s->slirp == pid) {
-			s->slirp = 0; /* the network is gone, the sandbox is not */
-			log_line(LOG_WARN, "op=net sandbox=%s error=\"slirp4netns ended\"", s->id);
-			return;
-		}
-		if (s->pid == pid) {
-			s->pid = 0;
-			sandbox_end(s);
-			return;
-		}
-	}
+	if (!reaped_in(e->sandboxes, pid))
+		reaped_in(e->pooled, pid);
 }
 
 /* ---- time ---- */
@@ -154,8 +200,9 @@ static void on_end_time(void *ctx)
 {
 	struct sandbox *s = ctx;
 	struct err err;
-	if (!s->config.auto_pause || sandbox_pause(s, &err) < 0)
-		sandbox_end(s);
+	if (s->config.auto_pause && sandbox_pause(s, &err) == 0)
+		return;
+	sandbox_end_because(s, "its time was up");
 }
 
 static void set_end(struct sandbox *s, int64_t secs)
@@ -173,8 +220,11 @@ int sandbox_set_timeout(struct sandbox *s, int secs, bool extend_only, struct er
 		return err_set(err, ERR_INVALID, "Max instance length exceeded");
 	if (secs < left)
 		left = secs;
-	if (!extend_only || now + left * SECOND_US > s->end_real)
-		set_end(s, left);
+	if (extend_only && now + left * SECOND_US <= s->end_real)
+		return 0;
+	set_end(s, left);
+	logs_add(s->log, LOGS_INFO, "Timeout set", "endAt",
+		 clock_rfc3339((char[CLOCK_TEXT]){ 0 }, s->end_real), NULL);
 	return 0;
 }
 
@@ -184,8 +234,8 @@ int sandbox_set_timeout(struct sandbox *s, int secs, bool extend_only, struct er
  * others. */
 static int set_frozen(struct sandbox *s, bool frozen)
 {
-	if (s->cgroup >= 0)
-		return cgroup_freeze(s->cgroup, frozen);
+	if (cgroup_can_freeze(&s->group))
+		return cgroup_freeze(&s->group, frozen);
 	struct agent_msg msg = { .op = frozen ? AGENT_STOP : AGENT_CONT };
 	return agent_call(s->agent, msg, NULL, 0, NULL, 0, NULL, NULL) ? 0 : -1;
 }
@@ -205,9 +255,11 @@ int sandbox_pause(struct sandbox *s, struct err *err)
 	timer_stop(&s->end_timer);
 	procs_cut(s);
 	watchers_end(s);
+	ports_cut(s);
 	contexts_cut(s);
 	http_cut(s->engine->http, s->serial);
 	log_line(LOG_INFO, "op=pause sandbox=%s", s->id);
+	logs_add(s->log, LOGS_INFO, "Sandbox paused", NULL);
 	return 0;
 }
 
@@ -227,7 +279,7 @@ int sandbox_resume(struct sandbox *s, int secs, struct err *err)
 {
 	if (s->state != SANDBOX_PAUSED)
 		return err_set(err, ERR_CONFLICT, "Sandbox %s is already running", s->id);
-	if (check_room(s->engine, err) < 0)
+	if (check_room(s->engine, err) < 0 || memory_full(s->engine, err))
 		return -1;
 	if (set_frozen(s, false) < 0)
 		return err_errno(err, "Error resuming sandbox");
@@ -237,27 +289,42 @@ int sandbox_resume(struct sandbox *s, int secs, struct err *err)
 	set_end(s, secs < s->engine->opt->max_lifetime ? secs : s->engine->opt->max_lifetime);
 	contexts_resumed(s);
 	log_line(LOG_INFO, "op=resume sandbox=%s", s->id);
+	logs_add(s->log, LOGS_INFO, "Sandbox resumed", "endAt",
+		 clock_rfc3339((char[CLOCK_TEXT]){ 0 }, s->end_real), NULL);
 	return 0;
 }
 
 /* ---- starting ---- */
 
+/* From here on it is its client's. */
+static void begin_life(struct sandbox *s)
+{
+	s->state = SANDBOX_RUNNING;
+	s->started_real = clock_real_us();
+	set_end(s, s->config.timeout);
+	log_line(level_of(s), "op=create sandbox=%s template=%s", s->id, s->config.template->name);
+	if (s->config.probe)
+		return;
+	s->log = logs_new(s->id);
+	logs_add(s->log, LOGS_INFO, "Sandbox created", "template", s->config.template->name,
+		 "endAt", clock_rfc3339((char[CLOCK_TEXT]){ 0 }, s->end_real), NULL);
+}
+
 static void maybe_running(struct sandbox *s)
 {
 	if (s->state != SANDBOX_STARTING || !s->agent_ready || !s->net_ready)
 		return;
-	s->state = SANDBOX_RUNNING;
 	timer_stop(&s->start_timer);
-	s->started_real = clock_real_us();
-	set_end(s, s->config.timeout);
-	log_line(s->config.probe ? LOG_DEBUG : LOG_INFO, "op=create sandbox=%s template=%s", s->id,
-		 s->config.template->name);
+	s->state = SANDBOX_READY;
+	if (!s->config.pooled)
+		begin_life(s);
 	if (s->config.template->start)
 		proc_start_command(s, s->config.template->start);
 	if (s->config.template->interpreter)
 		context_start_default(s);
-	if (s->created) /* the asker may have gone meanwhile */
-		s->created(s->created_ctx, s, NULL);
+	if (s->config.pooled)
+		pool_changed(s->engine->pool, s);
+	tell_asker(s, s);
 }
 
 static void on_failed(void *ctx, const char *why)
@@ -332,28 +399,48 @@ static void on_start_time(void *ctx)
 	sandbox_end(s);
 }
 
+struct limits sandbox_limits(const struct sandbox *s)
+{
+	const struct template *t = s->config.template;
+	return (struct limits){ .two_users = s->engine->ground.two_users,
+				.data = (uint64_t)t->memory_mb * MB,
+				.file_size = (uint64_t)t->disk_mb * MB,
+				.nproc = LAUNCH_NPROC };
+}
+
 static int start_processes(struct sandbox *s, struct err *err)
 {
 	struct engine *e = s->engine;
 	const struct template *t = s->config.template;
 	bool internet = e->internet && s->config.internet;
+	struct netrules unreachable = { 0 };
 	struct launch l = {
 		.agent = e->agent_exe,
 		.filter = &e->filter,
-		.host = &e->host,
+		.unreachable = internet ? &unreachable : NULL,
 		.slot = s->slot,
-		.cgroup = s->cgroup,
-		.memory = (uint64_t)t->memory_mb * MB,
+		.group = &s->group,
+		.limits = sandbox_limits(s),
 		.root = { .disk = (uint64_t)t->disk_mb * MB,
 			  .two_users = e->ground.two_users,
 			  .internet = internet,
 			  .wheelhouse = e->opt->wheelhouse != NULL,
-			  .driver = kernel_driver },
+			  .driver = kernel_driver,
+			  .charts = kernel_charts,
+			  .driver_js = kernel_javascript },
 	};
+	struct cgroup_limits limits;
 	int sock;
-	if (launch(&l, &s->pid, &sock, err) < 0 ||
-	    agent_new(&s->agent, e->loop, sock, &agent_events, s, err) < 0)
+	memory_limits(t, &limits);
+	if (cgroup_make(&s->group, &e->ground.tops, s->id, &limits, err) < 0 ||
+	    (internet && network_rules(s->config.network, true, &e->host, &unreachable, err) < 0))
 		return -1;
+	int rc = launch(&l, &s->pid, &sock, err);
+	netrules_free(&unreachable);
+	if (rc < 0 || agent_new(&s->agent, e->loop, sock, &agent_events, s, err) < 0 ||
+	    memory_watch(s, err) < 0)
+		return -1;
+	s->networked = internet;
 	s->net_ready = !internet;
 	return 0;
 }
@@ -366,148 +453,94 @@ static int free_slot(const struct engine *e)
 	return -1;
 }
 
+static void set_tokens(struct sandbox *s)
+{
+	if (s->config.secure)
+		id_alnum(s->envd_token, SANDBOX_TOKEN - 1);
+	if (s->config.private_traffic)
+		id_alnum(s->traffic_token, SANDBOX_TOKEN - 1);
+}
+
+static void on_adopted(void *ctx)
+{
+	tell_asker(ctx, ctx);
+}
+
+/* A sandbox of the pool becomes what the client has asked for. */
+static void adopt(struct sandbox *s, const struct sandbox_config *config)
+{
+	struct engine *e = s->engine;
+	take_out(&e->pooled, s);
+	push(&e->sandboxes, s);
+	s->config = *config;
+	json_object_get(s->config.metadata);
+	json_object_get(s->config.envs);
+	set_tokens(s);
+	if (s->state != SANDBOX_READY)
+		return; /* its start goes on as if it had been asked for */
+	begin_life(s);
+	contexts_set_env(s, s->config.envs);
+	timer_at(&s->start_timer, e->loop, 0, on_adopted, s);
+}
+
 int sandbox_create(struct engine *e, const struct sandbox_config *config,
 		   void (*created)(void *, struct sandbox *, const struct err *), void *ctx,
 		   struct err *err)
 {
-	int slot = free_slot(e);
-	if (e->stopping || slot < 0)
-		return err_set(err, ERR_UNAVAILABLE, "Failed to place sandbox: %s",
-			       e->stopping ? "the engine is stopping" : "no ids are free");
 	if (check_room(e, err) < 0)
 		return -1;
-	struct sandbox *s = calloc(1, sizeof *s);
+	if (!config->probe && memory_full(e, err)) {
+		pool_drain(e->pool);
+		return -1;
+	}
+	struct sandbox *s = pool_take(e->pool, config);
+	if (s)
+		adopt(s, config);
+	else
+		s = sandbox_prepare(e, config, err);
 	if (!s)
-		return err_set(err, ERR_INTERNAL, "no memory");
+		return -1;
+	s->created = created;
+	s->created_ctx = ctx;
+	return 0;
+}
+
+struct sandbox *sandbox_prepare(struct engine *e, const struct sandbox_config *config,
+				struct err *err)
+{
+	int slot = free_slot(e);
+	if (e->stopping || slot < 0) {
+		err_set(err, ERR_UNAVAILABLE, "Failed to place sandbox: %s",
+			e->stopping ? "the engine is stopping" : "no ids are free");
+		return NULL;
+	}
+	struct sandbox *s = calloc(1, sizeof *s);
+	if (!s) {
+		err_set(err, ERR_INTERNAL, "no memory");
+		return NULL;
+	}
 	*s = (struct sandbox){
 		.engine = e,
 		.config = *config,
 		.slot = slot,
-		.cgroup = -1,
 		.net_fd = -1,
 	};
 	json_object_get(s->config.metadata);
 	json_object_get(s->config.envs);
+	json_object_get(s->config.network);
 	s->serial = ++e->serials;
 	s->id[0] = 'i';
 	id_alnum(s->id + 1, SANDBOX_ID - 2);
-	if (config->secure)
-		id_alnum(s->envd_token, SANDBOX_TOKEN - 1);
-	if (config->private_traffic)
-		id_alnum(s->traffic_token, SANDBOX_TOKEN - 1);
+	set_tokens(s);
 	e->slots[slot] = 1;
-	push(&e->sandboxes, s);
-	if (e->ground.cgroup_top[0])
-		s->cgroup = cgroup_make(e->ground.cgroup_top, s->id);
-	if ((e->ground.cgroup_top[0] && s->cgroup < 0 && err_errno(err, "cgroup") < 0) ||
-	    start_processes(s, err) < 0) {
+	push(config->pooled ? &e->pooled : &e->sandboxes, s);
+	if (start_processes(s, err) < 0) {
 		log_line(LOG_ERROR, "op=create sandbox=%s error=\"%s\"", s->id, err->text);
 		sandbox_end(s);
-		return err_set(err, ERR_INTERNAL, "Failed to create sandbox");
+		err_set(err, ERR_INTERNAL, "Failed to create sandbox");
+		return NULL;
 	}
-	s->created = created;
-	s->created_ctx = ctx;
 	timer_at(&s->start_timer, e->loop, clock_mono_us() + START_SECS * SECOND_US, on_start_time,
 		 s);
-	return 0;
-}
-
-/* ---- environment ---- */
-
-struct json_object *sandbox_envs(const struct sandbox *s)
-{
-	struct json_object *all = json_object_new_object();
-	const struct template *t = s->config.template;
-	json_object_object_add(all, "E2B_SANDBOX", json_object_new_string("true"));
-	json_object_object_add(all, "E2B_SANDBOX_ID", json_object_new_string(s->id));
-	json_object_object_add(all, "E2B_TEMPLATE_ID", json_object_new_string(t->id));
-	for (size_t i = 0; i < t->nenvs; i++) {
-		char name[256];
-		size_t n = strcspn(t->envs[i], "=");
-		snprintf(name, sizeof name, "%.*s", (int)n, t->envs[i]);
-		json_object_object_add(all, name, json_object_new_string(t->envs[i] + n + 1));
-	}
-	if (s->config.envs) {
-		json_object_object_foreach(s->config.envs, key, value)
-		{
-			json_object_object_add(all, key, json_object_get(value));
-		}
-	}
-	return all;
-}
-
-int sandbox_environment(const struct sandbox *s, bool root, struct json_object *extra,
-			struct buf *out)
-{
-	struct json_object *all = json_object_new_object(), *own = sandbox_envs(s);
-	const char *const base[][2] = {
-		{ "PATH",
-		  root ? "/root/.local/bin:" ROOTFS_PATH : AGENT_HOME "/.local/bin:" ROOTFS_PATH },
-		{ "HOME", root ? "/root" : AGENT_HOME },
-		{ "USER", root ? "root" : AGENT_USER },
-		{ "LOGNAME", root ? "root" : AGENT_USER },
-		{ "LANG", "C.UTF-8" },
-	};
-	int rc = 0;
-	for (size_t i = 0; i < sizeof base / sizeof *base; i++)
-		json_object_object_add(all, base[i][0], json_object_new_string(base[i][1]));
-	struct json_object *const layers[] = { own, extra };
-	for (size_t i = 0; i < 2; i++) {
-		if (!layers[i])
-			continue;
-		json_object_object_foreach(layers[i], key, value)
-		{
-			json_object_object_add(all, key, json_object_get(value));
-		}
-	}
-	json_object_object_foreach(all, key, value)
-	{
-		rc |= buf_addf(out, "%s=%s", key, json_object_get_string(value)) < 0 ||
-		      buf_add(out, "", 1) < 0;
-	}
-	json_object_put(own);
-	json_object_put(all);
-	return rc ? -1 : 0;
-}
-
-/* ---- usage ---- */
-
-struct measuring {
-	struct sandbox *s;
-	void (*fn)(void *ctx, const struct usage_sample *u);
-	void *ctx;
-};
-
-static void on_usage(void *ctx, int value, const char *payload, size_t n, int fd)
-{
-	struct measuring *m = ctx;
-	struct sandbox *s = m->s;
-	struct usage_sample *last = s->nsamples ? &s->samples[s->nsamples - 1] : NULL;
-	struct usage_sample now = { .real_us = clock_real_us() };
-	close_fd(&fd);
-	if (value == 0 && n == sizeof now.usage) {
-		memcpy(&now.usage, payload, sizeof now.usage);
-		if (last && now.real_us > last->real_us && now.usage.cpu_us >= last->usage.cpu_us)
-			now.cpu_pct = 100.0 * (double)(now.usage.cpu_us - last->usage.cpu_us) /
-				      (double)(now.real_us - last->real_us);
-		if (s->nsamples == USAGE_SAMPLES)
-			memmove(s->samples, s->samples + 1, --s->nsamples * sizeof *s->samples);
-		s->samples[s->nsamples++] = now;
-		m->fn(m->ctx, &now);
-	} else {
-		m->fn(m->ctx, NULL);
-	}
-	free(m);
-}
-
-void sandbox_measure(struct sandbox *s, void (*fn)(void *, const struct usage_sample *), void *ctx)
-{
-	struct measuring *m = calloc(1, sizeof *m);
-	struct agent_msg msg = { .op = AGENT_USAGE };
-	if (m)
-		*m = (struct measuring){ s, fn, ctx };
-	if (!m || !agent_call(s->agent, msg, NULL, 0, NULL, 0, on_usage, m)) {
-		free(m);
-		fn(ctx, NULL);
-	}
+	return s;
 }

@@ -54,6 +54,7 @@ static const char *const refused[] = {
 	"io_uring_setup",
 	"io_uring_enter",
 	"io_uring_register",
+	"io_setup", /* of its contexts the machine has a fixed number (fs.aio-max-nr) for all */
 	"keyctl",
 	"add_key",
 	"request_key",
@@ -128,18 +129,26 @@ static int refuse_new_namespaces(scmp_filter_ctx ctx)
 	return rc < 0 ? rc : seccomp_rule_add(ctx, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
 }
 
-/* Only UNIX, INET, INET6 and the routing part of NETLINK remain: a fresh network namespace does not
- * confine the others (AF_VSOCK reaches the hypervisor). */
-static int refuse_sockets(scmp_filter_ctx ctx)
+static int refuse_families(scmp_filter_ctx ctx, int call)
 {
 	int rc = 0;
 	for (int family = 0; family < AF_NETLINK && rc == 0; family++)
 		if (family != AF_UNIX && family != AF_INET && family != AF_INET6)
-			rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket),
-					      1, SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)family, 0));
+			rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EAFNOSUPPORT), call, 1,
+					      SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)family, 0));
+	return rc < 0 ? rc
+		      : seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EAFNOSUPPORT), call, 1,
+					 SCMP_A0(SCMP_CMP_GT, AF_NETLINK, 0));
+}
+
+/* Only UNIX, INET, INET6 and the routing part of NETLINK remain: a fresh network namespace does not
+ * confine the others (AF_VSOCK reaches the hypervisor). A family without pairs finds that out only
+ * after it was loaded and has made two sockets: so socketpair is no way to them, either. */
+static int refuse_sockets(scmp_filter_ctx ctx)
+{
+	int rc = refuse_families(ctx, SCMP_SYS(socket));
 	if (rc == 0)
-		rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1,
-				      SCMP_A0(SCMP_CMP_GT, AF_NETLINK, 0));
+		rc = refuse_families(ctx, SCMP_SYS(socketpair));
 	if (rc == 0)
 		rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 2,
 				      SCMP_A0(SCMP_CMP_EQ, AF_NETLINK, 0),

@@ -13,12 +13,26 @@
 /* The edge: routes every request of the port (app is the struct engine). */
 void edge_route(void *app, struct req *r);
 
+/* The edge's own errors, which name the sandbox with a lower-case d, unlike the control plane. */
+struct edge_error {
+	int status;
+	const char *id;
+	long port;       /* 0: not said */
+	int limit;       /* of connections; 0: not said */
+	bool any_origin; /* nothing has allowed pages of other origins to read it yet */
+	const char *text;
+};
+void edge_refuse(struct req *r, const struct edge_error *e);
+
 /* Without routing headers or host: the control plane. */
 void control_route(struct engine *e, struct req *r);
 
 /* For a sandbox that runs. */
 void envd_route(struct sandbox *s, struct req *r);
 void interpreter_route(struct sandbox *s, struct req *r);
+
+/* Any other port: a proxy to whatever listens there inside. */
+void ports_route(struct sandbox *s, struct req *r, long port);
 
 /* Parts of envd, called with the access token checked (but for files, which check by themselves).
  */

@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "engine/surface.h"
+#include "wire/filemeta.h"
 #include "wire/httpfield.h"
 #include "wire/multipart.h"
 
@@ -38,6 +39,7 @@ struct upload {
 	z_stream *z;                 /* NULL: not compressed */
 	bool z_ended;
 	struct buf rest;           /* of the body, not yet processed */
+	struct buf metadata;       /* pairs; of every file of this upload */
 	struct part *parts, *tail; /* in order; tail is the one that gets data */
 	size_t nparts;
 	int opening; /* parts that wait for the agent */
@@ -72,6 +74,7 @@ static void free_upload(struct upload *u)
 	}
 	multipart_free(u->multipart);
 	buf_free(&u->rest);
+	buf_free(&u->metadata);
 	free(u);
 }
 
@@ -136,9 +139,22 @@ static void on_opened(void *ctx, int value, const char *payload, size_t n, int f
 	advance(u);
 }
 
-static int add_part(struct upload *u, const char *path, struct err *err)
+static uint32_t open_part(struct upload *u, struct part *p)
 {
 	struct sandbox *s = sandbox_of(u);
+	struct agent_msg msg = { .op = AGENT_OPEN_WRITE,
+				 .flags = u->call.root ? AGENT_AS_ROOT : 0 };
+	struct buf strings = BUF(PATH_TEXT + u->metadata.max);
+	uint32_t id = 0;
+	if (s && buf_add(&strings, p->path, strlen(p->path) + 1) == 0 &&
+	    buf_add(&strings, u->metadata.p, u->metadata.len) == 0)
+		id = agent_call(s->agent, msg, strings.p, strings.len, NULL, 0, on_opened, p);
+	buf_free(&strings);
+	return id;
+}
+
+static int add_part(struct upload *u, const char *path, struct err *err)
+{
 	struct part *p = u->nparts < PARTS_MAX ? calloc(1, sizeof *p) : NULL;
 	if (!p)
 		return err_set(err, ERR_LIMIT, "more than %d files", PARTS_MAX);
@@ -147,9 +163,7 @@ static int add_part(struct upload *u, const char *path, struct err *err)
 	*(u->tail ? &u->tail->next : &u->parts) = p;
 	u->tail = p;
 	u->nparts++;
-	p->call = s ? agent_call_path(s->agent, AGENT_OPEN_WRITE, u->call.root ? AGENT_AS_ROOT : 0,
-				      0, path, on_opened, p)
-		    : 0;
+	p->call = open_part(u, p);
 	if (!p->call)
 		return err_set(err, ERR_INTERNAL, "error opening file");
 	u->opening++;
@@ -218,11 +232,7 @@ static const struct multipart_ops multipart_ops = { on_begin, on_data, on_end };
 static void fail(struct upload *u, const struct err *err)
 {
 	if (!u->failed)
-		answer_error(u->req,
-			     err->code == ERR_INTERNAL      ? 500
-			     : err->code == ERR_UNAVAILABLE ? 501
-							    : 400,
-			     "%s", err->text);
+		answer_error(u->req, err->code == ERR_INTERNAL ? 500 : 400, "%s", err->text);
 	u->failed = true;
 }
 
@@ -277,13 +287,8 @@ static void finish(struct upload *u)
 		return;
 	}
 	all = json_object_new_array();
-	for (struct part *p = u->parts; p; p = p->next) {
-		struct json_object *o = json_object_new_object();
-		json_object_object_add(o, "name", json_object_new_string(path_name(p->path)));
-		json_object_object_add(o, "type", json_object_new_string("file"));
-		json_object_object_add(o, "path", json_object_new_string(p->path));
-		json_object_array_add(all, o);
-	}
+	for (struct part *p = u->parts; p; p = p->next)
+		json_object_array_add(all, files_entry(p->path, files_metadata_json(&u->metadata)));
 	struct req *r = u->req;
 	free_upload(u);
 	answer_json(r, 200, all);
@@ -368,9 +373,8 @@ static int set_up(struct upload *u, struct req *r, struct err *err)
 			       "unsupported content type: %.100s, expected "
 			       "multipart/form-data or application/octet-stream",
 			       type ? type : "(none)");
-	if (req_has_header_prefix(r, "X-Metadata-"))
-		return err_set(err, ERR_UNAVAILABLE,
-			       "metadata of files is not offered by this engine");
+	if (files_metadata(r, &u->metadata, err) < 0)
+		return -1;
 	if (raw && !u->call.has_path)
 		return err_set(err, ERR_INVALID,
 			       "path query parameter is required for raw body upload");
@@ -395,7 +399,9 @@ void upload_start(struct sandbox *s, struct req *r, const struct file_call *call
 		answer_error(r, 500, "no memory");
 		return;
 	}
-	*u = (struct upload){ .req = r, .call = *call, .rest = BUF(PIECE_MAX) };
+	*u = (struct upload){
+		.req = r, .call = *call, .rest = BUF(PIECE_MAX), .metadata = BUF(2 * FILEMETA_MAX)
+	};
 	if (set_up(u, r, &err) < 0) {
 		fail(u, &err);
 		free_upload(u);

@@ -49,6 +49,8 @@ static void free_watcher(struct watcher *w)
 	timer_stop(&w->keepalive);
 	timer_stop(&w->deadline);
 	agent_forget(w->s->agent, w->call);
+	if (w->key)
+		logs_add(w->s->log, LOGS_DEBUG, "Watcher ended", "path", w->path, NULL);
 	/* One whose making is not answered yet will have that call's id. */
 	struct agent_msg msg = { .op = AGENT_UNWATCH, .target = w->key ? w->key : w->call };
 	if (msg.target)
@@ -235,8 +237,10 @@ static void on_watching(void *ctx, int value, const char *payload, size_t n, int
 	(void)payload;
 	(void)n;
 	close_fd(&fd);
-	if (value >= 0)
+	if (value >= 0) {
 		w->key = w->call;
+		logs_add(w->s->log, LOGS_DEBUG, "Watcher started", "path", w->path, NULL);
+	}
 	w->call = 0;
 	if (value < 0 && w->req)
 		stream_fail(w, -value);

@@ -10,13 +10,17 @@
 enum agent_op {
 	/* engine -> agent; each is answered by one AGENT_REPLY with the same id */
 	AGENT_GO = 1, /* before the agent runs: the id maps are written, begin */
-	AGENT_SPAWN,  /* value = argc; strings: cwd, argv..., env...; fds: 0, 1, 2 and perhaps 3 */
-	AGENT_SIGNAL, /* target = the spawn's id, value = signal; AGENT_GROUP: its whole group */
-	AGENT_STOP,   /* SIGSTOP everything: the pause where no freezer is to be had */
-	AGENT_CONT,   /* and SIGCONT */
-	AGENT_OPEN_READ,  /* string: path; the reply carries a descriptor */
-	AGENT_OPEN_WRITE, /* string: path; parents are made, the file is emptied; a descriptor, or
-			   * for -ENOTDIR the component that is no folder */
+	/* value = argc; strings: cwd, argv..., env...; fds: 0, 1, 2 and perhaps 3. AGENT_PTY: no
+	 * fds but a new terminal of the sandbox's own, target = AGENT_WINDOW; the reply carries its
+	 * master. */
+	AGENT_SPAWN,
+	AGENT_SIGNAL,    /* target = the spawn's id, value = signal; AGENT_GROUP: its whole group */
+	AGENT_STOP,      /* SIGSTOP everything: the pause where no freezer is to be had */
+	AGENT_CONT,      /* and SIGCONT */
+	AGENT_OPEN_READ, /* string: path; the reply carries a descriptor */
+	AGENT_OPEN_WRITE, /* strings: path, then its metadata as pairs (wire/filemeta.h); parents
+			   * are made, the file is emptied, what metadata it had is forgotten; a
+			   * descriptor, or for -ENOTDIR the component that is no folder */
 	AGENT_STAT,       /* string: path; the reply's payload is an EntryInfo in JSON */
 	AGENT_LIST,       /* string: path, value = depth; a descriptor of the answer in JSON */
 	AGENT_MKDIR,      /* string: path; EntryInfo */
@@ -33,6 +37,11 @@ enum agent_op {
 	 * changes were lost, else why it cannot go on; the next call begins it anew. */
 	AGENT_CHANGES,
 	AGENT_UNWATCH, /* target = the watch's id */
+	/* strings: destination, sources...; the sources become the destination, in this order, and
+	 * are removed. After an error: an enum agent_compose as one byte and the path that it is
+	 * about. */
+	AGENT_COMPOSE,
+	AGENT_CONNECT, /* value = a port of the loopback; a TCP socket, connected or on its way */
 
 	/* agent -> engine */
 	AGENT_PLACED, /* it is in its namespaces, and others may join them */
@@ -48,6 +57,18 @@ enum agent_flag {
 	AGENT_RECURSIVE = 4,
 	AGENT_ENTRIES = 8,
 	AGENT_WAIT = 16,
+	AGENT_PTY = 32,
+};
+
+/* The size of a terminal's window, each 0 to 65535. */
+#define AGENT_WINDOW(cols, rows) ((uint32_t)(cols) | (uint32_t)(rows) << 16)
+
+/* What an AGENT_COMPOSE can fail at. */
+enum agent_compose {
+	AGENT_COMPOSE_READ = 1, /* nothing has changed */
+	AGENT_COMPOSE_WRITE,    /* nothing has changed but that parents may have been made */
+	AGENT_COMPOSE_REMOVE,   /* the destination is complete; this source and those behind it stay
+				 */
 };
 
 /* What can happen to a file. */

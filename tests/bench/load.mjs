@@ -71,6 +71,11 @@ export async function each(items, width, fn) {
   );
 }
 
+/** Lines of curl's configuration. */
+export const option = (name, value) => `${name} = "${value.replaceAll('\\', '\\\\').replaceAll('"', '\\"')}"`;
+export const fields = (headers) => Object.entries(headers).map(([name, value]) => option('header', `${name}: ${value}`));
+export const SINK = option('output', '/dev/null');
+
 /** curl, its options on stdin because they hold tokens: the seconds that the transfer took. */
 export async function curl(options) {
   const lines = ['silent', 'show-error', 'fail', 'max-time = 300', 'write-out = "%{stderr}%{time_total}"', ...options];

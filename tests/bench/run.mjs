@@ -10,11 +10,15 @@ import { parseArgs } from 'node:util';
 import { NGINX } from '../e2e/gateway.mjs';
 import { cancel } from './cancel.mjs';
 import { changes } from './changes.mjs';
+import { disk } from './disk.mjs';
 import { engineCalls } from './engine-calls.mjs';
 import { eventlog } from './eventlog.mjs';
 import { execute } from './execute.mjs';
+import { idle } from './idle.mjs';
 import { inflight } from './inflight.mjs';
+import { output } from './output.mjs';
 import { sessions } from './sessions.mjs';
+import { start } from './start.mjs';
 import { status } from './status.mjs';
 import { stream } from './stream.mjs';
 import { machine, markdown, misses, plain } from './table.mjs';
@@ -32,6 +36,10 @@ const FULL = {
   sessions: { many: 10_000, rounds: 5, seconds: 1, calls: 100 },
   cancel: { times: 30 },
   engine: { rounds: 20 },
+  start: { rounds: 21, burst: 50, bursts: 3 },
+  idle: { count: 100 },
+  output: { rounds: 5, calls: 200, mb: 100 },
+  disk: { rounds: 5, mib: 512 },
 };
 
 const QUICK = {
@@ -45,6 +53,10 @@ const QUICK = {
   sessions: { many: 200, rounds: 1, seconds: 1, calls: 4 },
   cancel: { times: 1 },
   engine: { rounds: 1 },
+  start: { rounds: 1, burst: 2, bursts: 1 },
+  idle: { count: 2 },
+  output: { rounds: 1, calls: 3, mb: 2 },
+  disk: { rounds: 1, mib: 8 },
 };
 
 /** In the order of the table. own: it starts what it measures by itself. */
@@ -59,6 +71,10 @@ const GROUPS = [
   { name: 'sessions', title: 'sessions in the database', measure: sessions, own: true },
   { name: 'cancel', title: 'the end of a running execution', measure: cancel },
   { name: 'engine', title: "the engine's own calls, in multiples of GET /health", measure: engineCalls },
+  { name: 'start', title: 'a new sandbox, to the end of its first print(1)', measure: start, own: true },
+  { name: 'idle', title: 'memory (PSS) of sandboxes that do nothing', measure: idle, own: true },
+  { name: 'output', title: 'what a kernel says, by the engine itself', measure: output, own: true },
+  { name: 'disk', title: 'files of a sandbox, by the engine itself', measure: disk },
 ];
 
 async function measureAll(groups, plan) {
@@ -69,11 +85,14 @@ async function measureAll(groups, plan) {
     rows.push(...measured.map((row) => ({ group: title, name, ...row })));
     console.error(`bench: ${title}: ${((performance.now() - begin) / 1000).toFixed(0)} s`);
   };
-  const world = await startWorld({ engine: { templates: TEMPLATES }, settings: SETTINGS });
-  try {
-    for (const group of groups.filter((g) => !g.own)) await add(group, world);
-  } finally {
-    await world.stop();
+  const inWorld = groups.filter((g) => !g.own);
+  if (inWorld.length) {
+    const world = await startWorld({ engine: { templates: TEMPLATES }, settings: SETTINGS });
+    try {
+      for (const group of inWorld) await add(group, world);
+    } finally {
+      await world.stop();
+    }
   }
   for (const group of groups.filter((g) => g.own)) await add(group);
   return rows.sort((a, b) => order(a) - order(b));

@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { randomBytes } from 'node:crypto';
 import { ENVD } from '../e2e/engine.mjs';
-import { curl } from './load.mjs';
+import { SINK, curl, fields, option } from './load.mjs';
 import { interleave, median, ratio } from './stats.mjs';
 
 const MIB = 2 ** 20;
@@ -12,7 +12,7 @@ export const TEMPLATES = { 'bench-files.template': 'disk = 4096\nmemory = 4096\n
 export const SETTINGS = { SANDGATE_CUSTOM_TEMPLATE_ID: 'bench-files' };
 
 /** A file that does not compress and has the first byte of a boundary in it as often as any. */
-function content(world, mib) {
+export function content(world, mib) {
   const file = path.join(world.dir, 'content');
   const fd = fs.openSync(file, 'w');
   const block = randomBytes(MIB);
@@ -20,10 +20,6 @@ function content(world, mib) {
   fs.closeSync(fd);
   return file;
 }
-
-const option = (name, value) => `${name} = "${value.replaceAll('\\', '\\\\').replaceAll('"', '\\"')}"`;
-const fields = (headers) => Object.entries(headers).map(([name, value]) => option('header', `${name}: ${value}`));
-const SINK = option('output', '/dev/null');
 
 export async function transfer(world, { rounds, mib }) {
   const session = await world.session('files', { sandbox_type: 'custom' });

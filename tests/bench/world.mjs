@@ -8,6 +8,7 @@ import { Child, NGINX, TOP, freePort, startGateway } from '../e2e/gateway.mjs';
 
 const HERE = path.dirname(fileURLToPath(import.meta.url));
 export const USER = 'bench';
+const MEMORY = '/dev/shm'; // a tmpfs, as a sandbox's disk is
 export const STATUS = 'status'; // the session whose status is asked for
 
 /** More than a site would allow; the benchmark says so. */
@@ -42,6 +43,7 @@ export async function startWorld({ engine, settings } = {}) {
 class World {
   constructor() {
     this.dir = tempFolder('sandgate-bench-');
+    this.store = fs.mkdtempSync(path.join(fs.existsSync(MEMORY) ? MEMORY : this.dir, 'sandgate-bench-'));
     worlds.add(this);
   }
 
@@ -82,10 +84,11 @@ class World {
     fs.symlinkSync(path.join(TOP, 'nginx'), path.join(prefix, 'sandgate'));
     for (let tries = 0; ; tries++) {
       this.ports = {};
-      for (const name of ['SITE', 'ASKED', 'OPEN', 'NODE', 'BARE']) this.ports[name] = await freePort();
+      for (const name of ['SITE', 'ASKED', 'OPEN', 'NODE', 'BARE', 'STORE']) this.ports[name] = await freePort();
       const words = {
         STATE: this.g.state,
         NODE: this.nodeSocket,
+        STORE: this.store,
         USER,
         ANSWER: answer,
         ENGINE: this.engine.url,
@@ -121,13 +124,13 @@ class World {
 
   killAll() {
     for (const child of this.#children) child.process.kill('SIGTERM'); // both end what they have started
-    fs.rmSync(this.dir, { recursive: true, force: true });
+    for (const dir of [this.store, this.dir]) fs.rmSync(dir, { recursive: true, force: true });
   }
 
   async stop() {
     for (const child of this.#children) await child.stop('SIGTERM').catch(() => child.process.kill('SIGKILL'));
     await this.g?.stop();
-    fs.rmSync(this.dir, { recursive: true, force: true });
+    for (const dir of [this.store, this.dir]) fs.rmSync(dir, { recursive: true, force: true });
     worlds.delete(this);
   }
 }

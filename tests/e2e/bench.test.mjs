@@ -1,5 +1,5 @@
-// The benchmark still runs: every measurement with sizes that say nothing about speed. Node in the gateway's place is left out where
-// its packages are not installed.
+// The benchmark still runs: every measurement with sizes that say nothing about speed. Node in the gateway's place and bubblewrap are
+// left out where they are not installed.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import path from 'node:path';
@@ -32,6 +32,17 @@ const EXPECTED = [
   /^ {2}the client leaves: to KeyboardInterrupt in the sandbox, p90 +[\d.]+ ms/m,
   /^ {2}DELETE: to the beginning of the next run, p90 +[\d.]+ ms/m,
   /^ {2}first 1\+1 +x \d/m,
+  /^ {2}from the pool +[\d.]+ ms .* at most 5 ms +(met|missed)$/m,
+  /^ {2}from the zygote, the pool empty +[\d.]+ ms .* at most 20 ms +(met|missed)$/m,
+  /^ {2}bubblewrap \+ cold IPython +([\d.]+ ms|not measured) /m,
+  /^ {2}2 at once, no pool: until all are created +\d+\/s/m,
+  /^ {2}2 sandboxes with internet, each +([\d.]+ MB +kernel [\d.]+, agent [\d.]+, slirp4netns [\d.]+, .* at most 6 MB +(met|missed)$|not measured)/m,
+  /^ {2}2 sandboxes without internet, each +([\d.]+ MB|not measured)/m,
+  /^ {2}1\+1 in a kernel that has run, of GET \/health +x [\d.]+/m,
+  /^ {2}print of 2 MB, of a plain Python's into a pipe +[\d.]+ +\d+ of \d+ MB\/s/m,
+  /^ {2}a neighbour's 1\+1 meanwhile, of that when idle +x [\d.]+/m,
+  /^ {2}writing 8 MiB, of nginx's own +[\d.]+ +\d+ of \d+ MiB\/s/m,
+  /^ {2}reading 8 MiB, of nginx's own +[\d.]+/m,
   /^Measured on .* cores, .*nginx \d/m,
   /^\d+ goals met, \d+ missed$/m,
 ];

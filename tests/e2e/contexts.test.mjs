@@ -1,7 +1,7 @@
 // Contexts: several kernels in one sandbox, each with its own variables, language, directory and queue.
 import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, test } from 'node:test';
-import { SUITE, startEngine, until } from './engine.mjs';
+import { NODE_INSIDE, SUITE, startEngine, until } from './engine.mjs';
 import { assertProblem, startGateway } from './gateway.mjs';
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
@@ -80,7 +80,7 @@ describe('contexts', SUITE, () => {
     const bash = await created(session, { language: 'bash' });
     assert.equal(await output(session, { code: 'echo "[$x]"', context_id: bash.context_id }), '[]\n');
     assert.deepEqual((await listed(session)).map((c) => c.language), ['python', 'bash', 'bash']);
-    for (const language of ['r', 'javascript', 'cobol', 'python3.99']) {
+    for (const language of ['r', 'typescript', 'cobol', 'python3.99', ...(NODE_INSIDE ? [] : ['javascript'])]) {
       const res = await session.run({ code: '1', language });
       assertProblem(res, 400, 'bad_request', /language/);
       assertProblem(await session.createContext({ language }), 400, 'bad_request', /language/);
@@ -89,6 +89,16 @@ describe('contexts', SUITE, () => {
     }
     for (const call of ['run', 'createContext']) assertProblem(await session[call]({ code: '1', language: 'x'.repeat(1000) }), 400, 'bad_request', /language/);
     assert.equal((await listed(session)).length, 3);
+  });
+
+  test('javascript', { skip: NODE_INSIDE ? false : 'no Node.js below /usr' }, async () => {
+    const session = g.session('javascript');
+    assert.equal(await output(session, { code: 'let n = 6; console.log(n); n + 1', language: 'javascript' }), '6\n7\n');
+    assert.equal(await output(session, { code: 'n', language: 'js' }), '6\n');
+    const own = await created(session, { language: 'javascript', cwd: '/tmp' });
+    assert.equal(await output(session, { code: 'typeof n + process.cwd()', context_id: own.context_id }), 'undefined/tmp\n');
+    assert.equal((await session.run({ code: 'null.x', context_id: own.context_id })).json.success, false);
+    assert.deepEqual((await listed(session)).map((c) => c.language), ['python', 'javascript', 'javascript']);
   });
 
   test('a directory of their own, whatever its name', async () => {

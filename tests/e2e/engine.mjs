@@ -18,6 +18,8 @@ export const BUILD = path.resolve(process.env.SANDGATE_BUILD || path.join(TOP, '
 export const ENGINE = path.join(BUILD, 'sandgate-engine');
 
 export const KEY = 'e2b_' + '0'.repeat(40);
+/** Whether sandboxes have Node.js: only what lies below /usr is inside. */
+export const NODE_INSIDE = ['/usr/bin/node', '/usr/local/bin/node'].some((p) => fs.existsSync(p) && fs.realpathSync(p).startsWith('/usr/'));
 export const ENVD = 49983;
 export const INTERPRETER = 49999;
 /** For describe(): the bound of a whole file on a slow machine; every wait within has its own, shorter one. */
@@ -35,8 +37,13 @@ export const LAYERS = [
   'cgroup namespace',
   'seccomp',
   'rlimits',
-  'cgroup v2 freezer',
+  'memory limit',
+  'process limit',
+  'cpu limit',
+  'freezer',
   'internet',
+  'limit on unmapped memory',
+  'zygote',
 ];
 
 // The SDK reads E2B_* by itself; a variable of the caller's shell must not send a test to the cloud.
@@ -78,7 +85,7 @@ export async function fails(promise, name, pattern = /(?:)/) {
 
 // ---------------------------------------------------------------------------------------------------------------- processes
 
-function readProc(file) {
+export function readProc(file) {
   try {
     return fs.readFileSync(`/proc/${file}`, 'latin1');
   } catch {
@@ -87,7 +94,7 @@ function readProc(file) {
 }
 
 /** Every process of the machine: pid, parent, state, start time. */
-function processes() {
+export function processes() {
   const all = new Map();
   for (const name of fs.readdirSync('/proc')) {
     if (!/^\d+$/.test(name)) continue;
@@ -101,12 +108,12 @@ function processes() {
 
 export const commandLine = (pid) => readProc(`${pid}/cmdline`).replaceAll('\0', ' ').trim();
 
-function statusField(pid, field) {
+export function statusField(pid, field) {
   return readProc(`${pid}/status`).match(new RegExp(`^${field}:\\s*(.*)$`, 'm'))?.[1];
 }
 
 /** The directory of a line of /proc/PID/cgroup, or undefined where that hierarchy is not mounted. */
-function cgroupDirectory(line) {
+export function cgroupDirectory(line) {
   const [, controllers, group] = line.match(/^\d+:([^:]*):(.*)$/) ?? [];
   for (const mount of readProc('self/mountinfo').split('\n')) {
     const [left, right] = mount.split(' - ');
@@ -118,6 +125,9 @@ function cgroupDirectory(line) {
   }
   return undefined;
 }
+
+/** After so many looks a process has the name and the groups that it keeps. With hundreds of sandboxes more would be a load of its own. */
+const LOOKS = 4;
 
 /** Remembers every process and cgroup that ever descended from one process, also those that were handed to init since. */
 class Family {
@@ -145,7 +155,10 @@ class Family {
     for (const pid of members) {
       const p = all.get(pid);
       if (!p) continue;
-      this.seen.set(`${pid}:${p.start}`, { pid, start: p.start, command: commandLine(pid) || statusField(pid, 'Name') });
+      const id = `${pid}:${p.start}`;
+      const known = this.seen.get(id);
+      if (known?.looks === LOOKS) continue;
+      this.seen.set(id, { pid, start: p.start, command: commandLine(pid) || statusField(pid, 'Name'), looks: (known?.looks ?? 0) + 1 });
       // A process that is just ending is shown in the root of a hierarchy.
       for (const line of readProc(`${pid}/cgroup`).split('\n'))
         if (line && !line.endsWith(':/') && !this.own.has(line)) this.cgroups.add(line);
@@ -577,7 +590,7 @@ export async function* envelopes(res) {
 /** A whole process stream in one object. */
 export async function outcome(res) {
   const got = { pid: undefined, stdout: '', stderr: '', keepalives: 0, end: undefined, trailer: undefined, largest: 0 };
-  const data = { stdout: [], stderr: [] };
+  const data = { stdout: [], stderr: [], pty: [] };
   for await (const { event, end } of envelopes(res)) {
     if (end) got.trailer = end;
     else if (event.start) got.pid = event.start.pid;
@@ -589,7 +602,7 @@ export async function outcome(res) {
       got.largest = Math.max(got.largest, data[name].at(-1).length);
     }
   }
-  for (const name of ['stdout', 'stderr']) {
+  for (const name of Object.keys(data)) {
     got[`${name}Bytes`] = Buffer.concat(data[name]);
     got[name] = got[`${name}Bytes`].toString();
   }

@@ -51,7 +51,7 @@ function assertRefused(answer, what) {
 
 describe('faults', SUITE, () => {
   before(async () => {
-    engine = await startEngine({ args: ['--max-sandboxes', '80'] });
+    engine = await startEngine({ args: ['--max-sandboxes', '80', '--pool', '0'] });
     witness = await engine.create();
     await python(witness, 'x = "untouched"');
   });

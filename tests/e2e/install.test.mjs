@@ -37,13 +37,15 @@ const foldersOfOurs = (dir) =>
     .map((f) => path.relative(dir, path.join(f.parentPath ?? f.path, f.name)));
 
 const sources = (folder, pattern) => fs.readdirSync(path.join(TOP, folder)).filter((name) => pattern.test(name));
+/** Not for people to start. */
+const INSIDE = ['sandgate-agent', 'sandgate-zygote.so'];
 const programs = () => sources(path.relative(TOP, BUILD), /^sandgate(ctl|-\w+)?$/);
 
 /** What has to be below PREFIX, with its mode. */
 function expected() {
   const folders = {
-    bin: programs().filter((name) => name !== 'sandgate-agent'),
-    'libexec/sandgate': ['sandgate-agent'],
+    bin: programs().filter((name) => !INSIDE.includes(name)),
+    'libexec/sandgate': INSIDE,
     'lib/systemd/system': sources('systemd', /\.(service|socket|timer)$/),
     'lib/sysusers.d': ['sandgate.conf'],
     'lib/tmpfiles.d': ['sandgate.conf'],

@@ -563,11 +563,13 @@ describe('interpreter', SUITE, () => {
     assert.equal(all.find((l) => l.type === 'result').text, '2');
   });
 
-  test('languages by name, however it is written; javascript is not offered yet', async () => {
+  test('languages by name, however it is written; what E2B has and the engine has not is said to be so', async () => {
     assert.equal(await python(sandbox, '2 + 2', { language: ' Python ' }), '4');
-    const res = await post('/execute', '{"code":"1","language":"javascript"}');
-    assert.equal(res.status, 501, res.text);
-    assert.match(res.text, /javascript/i);
+    for (const language of ['typescript', 'r', 'java', 'deno']) {
+      const res = await post('/execute', JSON.stringify({ code: '1', language }));
+      assert.equal(res.status, 501, res.text);
+      assert.match(res.text, new RegExp(language));
+    }
   });
 
   test('health of the interpreter', async () => {

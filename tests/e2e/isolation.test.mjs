@@ -1,13 +1,13 @@
-// Isolation: what code in a sandbox must not be able to see, reach or use up. Decoys on the host are planted by the tests themselves.
+// Isolation: what code in a sandbox must not be able to see, reach or use up, and what it must still be able to do. Decoys on the host
+// are planted by the tests themselves. What an attacker would try is in tests/attacks.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import crypto from 'node:crypto';
 import fs from 'node:fs';
-import net from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { SUITE, commandLine, fails, output, python, shell, sleep, startEngine, tempFolder, until, within } from './engine.mjs';
+import { SUITE, commandLine, fails, output, python, shell, startEngine, tempFolder, until, within } from './engine.mjs';
 
 const NAMESPACES = {
   user: 'user namespace',
@@ -47,11 +47,6 @@ try:
 except TimeoutError: print("timeout")
 except OSError as e: print(errno.errorcode.get(e.errno, e))`;
   return output(box, `python3 -c '${code}' ${address} ${port}`);
-}
-
-function listen(t, server, ...where) {
-  t.after(() => server.close());
-  return new Promise((resolve, reject) => server.once('error', reject).listen(...where, () => resolve(server.address())));
 }
 
 describe('isolation', SUITE, () => {
@@ -129,43 +124,6 @@ describe('isolation', SUITE, () => {
     );
     assert.equal(limits.c, '0', 'no core files');
     for (const name of ['u', 'n']) assert.ok(Number(limits[name]) > 0 && Number(limits[name]) <= 1_000_000, `${name}: ${limits[name]}`);
-  });
-
-  test('system calls that open doors are closed', async () => {
-    for (const user of users()) {
-      for (const command of [
-        'unshare -U true',
-        'unshare -Ur true',
-        'unshare -n true',
-        'mount -t tmpfs none /tmp',
-        'chroot / true',
-        'mknod /tmp/dev b 8 0',
-        'nsenter -t 1 -m true',
-      ])
-        assert.notEqual((await shell(sandbox, command, { user })).exitCode, 0, `${command} as ${user}`);
-    }
-    const attempts = await python(
-      sandbox,
-      `
-import ctypes, errno, socket, json, platform
-arm = platform.machine() == "aarch64"
-libc = ctypes.CDLL(None, use_errno=True)
-def call(name, number, *args):
-    ctypes.set_errno(0)
-    return [name, libc.syscall(number, *args), errno.errorcode.get(ctypes.get_errno(), "")]
-def sock(name, *args):
-    try: socket.socket(*args).close(); return [name, 0, ""]
-    except OSError as e: return [name, -1, errno.errorcode.get(e.errno, "")]
-print(json.dumps([
-    call("keyctl", 219 if arm else 250, 0, -3, 0, 0, 0), call("bpf", 280 if arm else 321, 0, 0, 0), call("perf_event_open", 241 if arm else 298, 0, 0, -1, -1, 0), call("io_uring_setup", 425, 1, 0),
-    call("userfaultfd", 282 if arm else 323, 0), call("unshare user", 97 if arm else 272, 0x10000000), call("clone3", 435, 0, 0), call("ptrace", 117 if arm else 101, 16, 1, 0, 0), call("mount", 40 if arm else 165, 0, 0, 0, 0, 0),
-    sock("vsock", 40, 1), sock("packet", 17, 3), sock("alg", 38, 5), sock("raw", 2, 3, 1), sock("netlink audit", 16, 3, 9),
-]))`,
-    );
-    for (const [name, result, code] of JSON.parse(attempts)) {
-      assert.equal(result, -1, `${name} was allowed`);
-      assert.ok(['EPERM', 'EACCES', 'ENOSYS', 'EAFNOSUPPORT', 'EPROTONOSUPPORT', 'ESOCKTNOSUPPORT'].includes(code), `${name}: ${code}`);
-    }
   });
 
   test('threads, forks and sub-processes still work', async () => {
@@ -305,38 +263,6 @@ b = socket.socket(); b.bind(("127.0.0.1", 8123)); b.listen(); open("/tmp/up", "w
   });
 
   // ------------------------------------------------------------------------------------------------------------ network
-
-  test('sockets of the host cannot be reached', async (t) => {
-    const accepted = [];
-    const server = () =>
-      net.createServer((socket) => {
-        accepted.push(socket.localAddress);
-        socket.destroy();
-      });
-    const { port } = await listen(t, server(), 0, '0.0.0.0');
-    await listen(t, server(), `\0${MARK}`);
-    await listen(t, server(), path.join(host, 'socket'));
-    fs.chmodSync(path.join(host, 'socket'), 0o666);
-    const own = Object.values(os.networkInterfaces())
-      .flat()
-      .filter((a) => a.family === 'IPv4')
-      .map((a) => a.address);
-    for (const address of new Set(['127.0.0.1', '127.0.0.2', '10.0.2.2', '0.0.0.0', ...own]))
-      for (const p of [port, engine.port]) assert.notEqual(await connect(address, p), 'connected', `${address}:${p}`);
-    for (const name of [`\\0${MARK}`, path.join(host, 'socket')])
-      assert.match(
-        await output(
-          sandbox,
-          `python3 -c 'import socket
-try: socket.socket(socket.AF_UNIX).connect("${name}"); print("connected")
-except OSError as e: print("refused", e.errno)'`,
-        ),
-        /^refused/,
-      );
-    assert.equal(await output(sandbox, `grep -c ${MARK} /proc/net/unix || true`), '0');
-    await sleep(100);
-    assert.deepEqual(accepted, []);
-  });
 
   test('private, link-local and metadata addresses are closed at once', async () => {
     const closed = [

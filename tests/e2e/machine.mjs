@@ -78,7 +78,7 @@ class Machine {
     };
     const copy = (from, to) => put(to, fs.readFileSync(from), fs.statSync(from).mode & 0o777);
     for (const name of ['sandgate', 'sandgatectl', 'sandgate-cleanup', 'sandgate-engine']) copy(path.join(BUILD, name), `bin/${name}`);
-    copy(path.join(BUILD, 'sandgate-agent'), 'libexec/sandgate/sandgate-agent');
+    for (const name of ['sandgate-agent', 'sandgate-zygote.so']) copy(path.join(BUILD, name), `libexec/sandgate/${name}`);
     const made = makeUnits(path.join(this.dir, 'made'));
     for (const name of fs.readdirSync(made)) {
       const folder = name.match(/^(sysusers|tmpfiles)\.conf$/)?.[1];

@@ -234,7 +234,7 @@ describe('processes', SUITE, () => {
       /stdin not enabled or closed/,
     );
     const pty = await call('SendInput', { process: { pid: sleeper.pid }, input: { pty: 'YQ==' } });
-    assert.ok(['internal', 'unimplemented'].includes(pty.json.code), pty.text);
+    assertConnectError(pty, 500, 'internal', /tty not assigned/);
     await sleeper.kill();
   });
 

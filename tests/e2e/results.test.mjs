@@ -74,6 +74,8 @@ describe('results', SUITE, () => {
     const session = g.session('figures');
     const figure = await threeTimes(session, 'import matplotlib.pyplot as plt\n_ = plt.bar(["a", "b"], [1, 2])\nplt.show()');
     assert.deepEqual(figure.artifacts, [`data:image/png;base64,${figure.results[0].png}`]);
+    const { type, elements } = figure.results[0].chart;
+    assert.deepEqual([type, elements.map((e) => [e.label, e.value])], ['bar', [['a', 1], ['b', 2]]], 'and have the data behind them');
     const table = await threeTimes(session, 'import pandas\npandas.DataFrame({"n": [1, 2], "s": ["a", None]})');
     assert.deepEqual(table.results[0].data, { n: [1, 2], s: ['a', null] });
     assert.ok(table.results[0].is_main_result && /<table/.test(table.results[0].html));

@@ -34,6 +34,7 @@ describe('starting', SUITE, () => {
       '--no-internet',
       '--cgroups',
       '--max-sandboxes',
+      '--max-memory',
       '--max-lifetime',
       '--log-level',
     ])
@@ -157,7 +158,7 @@ describe('starting', SUITE, () => {
   test('--cgroups off works, too', async () => {
     const engine = await startEngine({ args: ['--cgroups', 'off'] });
     try {
-      assert.ok(engine.ready.inactive.has('cgroup v2 freezer'), engine.ready.line);
+      assert.ok(engine.ready.inactive.has('freezer'), engine.ready.line);
       const sandbox = await engine.create();
       assert.equal(await python(sandbox, 'x = 20\nx + 1'), '21');
       assert.equal(await sandbox.pause(), true);

@@ -195,7 +195,8 @@ describe('keepalive', SUITE, () => {
     const fields = ['cpu_count', 'cpu_used_pct', 'memory_used_bytes', 'memory_total_bytes', 'disk_used_bytes', 'disk_total_bytes', 'create_ms', 'executions'];
     assert.deepEqual(Object.keys(none), fields);
     for (const name of fields) assert.ok(Number.isFinite(none[name]) && none[name] >= 0, name);
-    assert.ok(none.cpu_count >= 1 && none.create_ms > 0 && none.memory_used_bytes > 0);
+    // A create that the warm pool answers can take less than a millisecond.
+    assert.ok(none.cpu_count >= 1 && none.create_ms >= 0 && none.memory_used_bytes > 0);
     assert.ok(none.memory_used_bytes < none.memory_total_bytes && none.disk_used_bytes < none.disk_total_bytes);
     assert.equal(none.executions, 0);
     await session.execute('x = open("big", "wb").write(bytes(8 << 20))');

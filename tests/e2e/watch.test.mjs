@@ -104,7 +104,7 @@ function environmentHas(pid, file) {
 
 describe('watch', SUITE, () => {
   before(async () => {
-    engine = await startEngine();
+    engine = await startEngine({ args: ['--pool', '0'] });
     sandbox = await engine.create();
   });
   afterEach(async () => {
@@ -500,9 +500,10 @@ for i in range(2000):
     const agent = agentOf('/tmp/this-one');
     const before = engine.peaks();
     await round(1000);
+    // RemoveWatcher is answered before the agent has forgotten the last one.
+    await until(() => agentOf('/tmp/this-one').watches === 0, { what: 'forgetting the last watch' });
     const now = agentOf('/tmp/this-one');
     assert.equal(now.files, agent.files);
-    assert.equal(now.watches, 0);
     // A sanitized agent keeps what it freed.
     const room = BUILD.endsWith('/san') ? 65_536 : 2_048;
     assert.ok(now.kib < agent.kib + room, `the agent grew from ${agent.kib} to ${now.kib} KiB`);

@@ -1,0 +1,24 @@
+"""Takes memory of one process that its limit does not count: shared mappings, the stack, pipes.
+
+holds: memory limit
+unconfined: root
+alone: small
+as: user
+"""
+import mmap
+import os
+import time
+
+from kit.attack import breach, held
+
+WANTED = 512 << 20
+taken = []
+try:
+    for _ in range(WANTED >> 24):
+        area = mmap.mmap(-1, 16 << 20, flags=mmap.MAP_SHARED | mmap.MAP_ANONYMOUS)
+        area.write(b"x" * (16 << 20))
+        taken.append(area)
+except (OSError, MemoryError) as e:
+    held(f"{len(taken) * 16} MiB: {e}")
+time.sleep(1.5)
+breach(f"{len(taken) * 16} MiB")
