@@ -21,6 +21,11 @@ int64_t clock_real_us(void)
 	return now(CLOCK_REALTIME);
 }
 
+int64_t clock_cpu_us(void)
+{
+	return now(CLOCK_PROCESS_CPUTIME_ID);
+}
+
 int64_t clock_boot_us(void)
 {
 	return now(CLOCK_BOOTTIME);

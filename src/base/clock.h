@@ -9,6 +9,7 @@
 
 int64_t clock_mono_us(void);
 int64_t clock_real_us(void);
+int64_t clock_cpu_us(void);  /* what this process has used of the processors */
 int64_t clock_boot_us(void); /* CLOCK_BOOTTIME: counts while the machine sleeps, too */
 
 /* "2026-01-22T15:06:11.971102Z" for a CLOCK_REALTIME value, and the same with "+00:00". What is

@@ -7,9 +7,8 @@ as: user
 """
 import mmap
 import os
-import time
 
-from kit.attack import breach, held
+from kit.attack import breach, held, linger
 
 WANTED = 512 << 20
 taken = []
@@ -20,5 +19,5 @@ try:
         taken.append(area)
 except (OSError, MemoryError) as e:
     held(f"{len(taken) * 16} MiB: {e}")
-time.sleep(1.5)
+linger()
 breach(f"{len(taken) * 16} MiB")

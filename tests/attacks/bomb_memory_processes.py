@@ -9,7 +9,7 @@ import os
 import signal
 import time
 
-from kit.attack import breach, held
+from kit.attack import breach, held, linger
 
 EACH, COUNT = 128 << 20, 4  # with a disk of 16 MiB, 256 MiB are allowed
 
@@ -25,7 +25,7 @@ for _ in range(COUNT):
     os.close(out)
     children.append((pid, done))
 full = sum(len(os.read(done, 1)) for _, done in children)
-time.sleep(1.5)  # whoever watches may look only now and then
+linger()
 alive = sum(os.waitpid(pid, os.WNOHANG)[0] == 0 for pid, _ in children)
 for pid, _ in children:
     try:
