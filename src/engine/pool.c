@@ -87,13 +87,19 @@ void pool_free(struct pool *p)
 	free(p);
 }
 
-/* The kind is wanted and no place has it: the one that nobody has asked for the longest becomes
- * its. */
+/* Whether a place is the better one to give away: what nobody has asked for the longest goes first,
+ * and of that what is not filled. */
+static bool goes_before(const struct place *a, const struct place *b)
+{
+	return a->asked != b->asked ? a->asked < b->asked : !a->s && b->s;
+}
+
+/* The kind is wanted and no place has it: another kind loses one. */
 static void give_place(struct pool *p, const struct sandbox_config *config)
 {
 	struct place *oldest = p->places;
 	for (int i = 1; i < p->n; i++)
-		if (p->places[i].asked < oldest->asked)
+		if (goes_before(&p->places[i], oldest))
 			oldest = &p->places[i];
 	struct sandbox *s = oldest->s;
 	*oldest = (struct place){ .template = config->template,

@@ -296,6 +296,11 @@ class Engine {
     return this.#stderr;
   }
 
+  /** Until it has logged this: a line may come later than the answer to what it tells of. */
+  logged(pattern) {
+    return until(() => pattern.test(this.#stderr), { what: `${pattern} in the engine's log` });
+  }
+
   has(layer) {
     assert.ok(LAYERS.includes(layer), `no such layer: ${layer}`);
     return this.ready.active.has(layer);
