@@ -15,6 +15,9 @@ const MAX_AHEAD = 1 << 20; // output that may wait for the engine
 const MAX_TEXT = 1 << 20; // of one result, message or stack
 const PIECE = 16 << 10; // characters of output in one line
 const LINGER = 5; // milliseconds that output may wait for more
+const MIN_PATIENCE = 20; // milliseconds for an answer of the main thread, before it is cut short
+const MAX_PATIENCE = 500;
+const NO_RUN = -1;
 
 // ---- the wire ----
 
@@ -25,7 +28,8 @@ function wire() {
   let count = 0; // runs so far
   let current = 0; // the run that goes on, by its number
   let failed = false; // it has had its error line
-  let settling = false; // it is being interrupted
+  let awaited; // whose end settle() waits for, by the number of the run
+  let suspect = false; // a run was interrupted, and what it has left may hold the main thread at any time
   let held = [];
   let heldSize = 0;
   let name = '';
@@ -97,14 +101,13 @@ function wire() {
       };
     });
 
-  /** The main thread ends its run when asked; when it is busy it is made to. V8 may then cut down what the thread does next in place
+  /** The main thread ends a run when asked; when it is busy it is made to. V8 may then cut down what the thread does next in place
    * of what it did: the run has ended when it answers with nothing of that kind on its way. */
-  async function interrupt() {
-    const id = current;
+  async function settle(id, patience) {
     let session;
     let cutting = false;
-    settling = true;
-    for (let patience = 20; ; patience = Math.min(2 * patience, 500)) {
+    awaited = id;
+    for (; ; patience = Math.min(2 * patience, MAX_PATIENCE)) {
       const quiet = !cutting;
       parentPort.postMessage({ op: 'interrupt', id });
       const answered = await soon(patience);
@@ -118,17 +121,26 @@ function wire() {
       session.post('Runtime.terminateExecution', () => (cutting = false));
     }
     session?.disconnect();
-    settling = false;
+    awaited = undefined;
+  }
+
+  async function interrupt() {
+    suspect = true;
+    await settle(current, MIN_PATIENCE);
     finish();
+  }
+
+  async function run(request) {
+    if (suspect) await settle(NO_RUN, MAX_PATIENCE);
+    begin(request);
   }
 
   parentPort.on('message', ({ kind, id, text, rest }) => {
     if (kind === 'stdout' || kind === 'stderr') {
       output(kind, text);
     } else if (kind === 'end') {
-      if (id !== current) return;
-      if (settling) wake();
-      else finish();
+      if (id === awaited) wake();
+      else if (id === current) finish();
     } else if (current && !(kind === 'error' && failed)) {
       flush();
       failed ||= kind === 'error';
@@ -143,8 +155,8 @@ function wire() {
     rest = lines.pop();
     for (const line of lines) {
       const request = line ? JSON.parse(line) : {};
-      if (request.op === 'run') begin(request);
-      else if (request.op === 'interrupt' && current && !settling) interrupt();
+      if (request.op === 'run') run(request);
+      else if (request.op === 'interrupt' && current && awaited === undefined) interrupt();
     }
   });
   socket.on('close', die);

@@ -4,7 +4,7 @@ import { createRequire } from 'node:module';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { NODE_INSIDE, SUITE, lines, output, startEngine, until, within } from './engine.mjs';
+import { NODE_INSIDE, SUITE, lines, output, sleep, startEngine, until, within } from './engine.mjs';
 
 const JS = { language: 'javascript' };
 const DRIVER = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../../src/engine/kernel.js');
@@ -196,6 +196,15 @@ describe('javascript', { ...SUITE, skip: NODE_INSIDE ? false : 'no Node.js below
       const run = await within(20_000, box.runCode('kept', JS), 'the next run');
       assert.deepEqual([run.text, run.error], ['kept', undefined]);
     });
+
+  test('what an interrupted run begins only later does not hold the context', async (t) => {
+    const box = await own(t);
+    await js('let kept = "kept"', JS, box);
+    await abandon('console.log("go"); await new Promise((r) => setTimeout(r, 200)); await 1; kept = "late"; for (;;);', box);
+    await sleep(1000);
+    const run = await within(20_000, box.runCode('kept', JS), 'the run after the loop has begun');
+    assert.deepEqual([run.text, run.error], ['late', undefined]);
+  });
 
   test('process.exit ends the context, and another one follows', async (t) => {
     const box = await own(t);
