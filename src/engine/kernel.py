@@ -784,15 +784,13 @@ class Kernel:
         self.wire.sync()
 
     def warm_up(self):
-        """Go the way of a run, and show nothing: what is copied after a fork at its first time is then done.
+        """Be ready for the first run before it comes.
 
         An interrupt that comes meanwhile is for a run that came meanwhile, and waits for it.
         """
         signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
-        parse(b'{"op": "env"}')
         self.before()
-        self.shell.run_cell("print('', end='')")
-        stamped_line("stdout", "")
+        rehearse(self.shell)
         self.wire.sync()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
 
@@ -816,6 +814,13 @@ class Kernel:
         except BaseException:
             trace = type(error).__name__
         self.shell.fail(type(error).__name__, text_of(error), trace)
+
+
+def rehearse(shell):
+    """Go the way of a run, and show nothing: what is copied after a fork at its first time is then done."""
+    parse(b'{"op": "env"}')
+    shell.run_cell("print('', end='')")
+    stamped_line("stdout", "")
 
 
 def below_cell(frame):
@@ -1079,7 +1084,10 @@ def zygote():
         if pid == 0:
             ctypes.pythonapi.PyOS_AfterFork_Child()
             size = ctypes.c_size_t()
-            strings = library.zygote_enter(ctypes.byref(size))
+            waits = library.zygote_join()
+            if waits > 0:                                       # its sandbox is still being built
+                rehearse(ZMQInteractiveShell.instance())
+            strings = library.zygote_enter(ctypes.byref(size)) if waits >= 0 else None
             if not strings:
                 os._exit(BAD_ENGINE)
             variables = ctypes.string_at(strings, size.value)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -74,6 +75,7 @@ static void free_sandbox(struct sandbox *s)
 	struct engine *e = s->engine;
 	take_out(&e->ending, s);
 	cgroup_free(&s->group);
+	close_fd(&s->gate);
 	e->slots[s->slot] = 0;
 	json_object_put(s->config.metadata);
 	json_object_put(s->config.envs);
@@ -316,12 +318,11 @@ static void maybe_running(struct sandbox *s)
 		return;
 	timer_stop(&s->start_timer);
 	s->state = SANDBOX_READY;
+	eventfd_write(s->gate, 1);
 	if (!s->config.pooled)
 		begin_life(s);
 	if (s->config.template->start)
 		proc_start_command(s, s->config.template->start);
-	if (s->config.template->interpreter)
-		context_start_default(s);
 	if (s->config.pooled)
 		pool_changed(s->engine->pool, s);
 	tell_asker(s, s);
@@ -356,7 +357,12 @@ static void on_placed(void *ctx)
 {
 	struct sandbox *s = ctx;
 	struct err err = { .text = "no network" };
-	if (s->net_ready || s->slirp)
+	if (s->state != SANDBOX_STARTING || s->placed)
+		return;
+	s->placed = true;
+	if (s->config.template->interpreter)
+		context_start_default(s); /* a fork takes as long as all the rest */
+	if (s->net_ready)
 		return;
 	if (net_start_slirp(s->pid, &s->slirp, &s->net_fd, &err) < 0 ||
 	    watch_add(&s->net, s->engine->loop, s->net_fd, EPOLLIN, on_net, s) < 0) {
@@ -476,10 +482,10 @@ static void adopt(struct sandbox *s, const struct sandbox_config *config)
 	json_object_get(s->config.metadata);
 	json_object_get(s->config.envs);
 	set_tokens(s);
+	contexts_set_env(s, s->config.envs);
 	if (s->state != SANDBOX_READY)
 		return; /* its start goes on as if it had been asked for */
 	begin_life(s);
-	contexts_set_env(s, s->config.envs);
 	timer_at(&s->start_timer, e->loop, 0, on_adopted, s);
 }
 
@@ -524,6 +530,7 @@ struct sandbox *sandbox_prepare(struct engine *e, const struct sandbox_config *c
 		.config = *config,
 		.slot = slot,
 		.net_fd = -1,
+		.gate = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
 	};
 	json_object_get(s->config.metadata);
 	json_object_get(s->config.envs);

@@ -71,7 +71,8 @@ struct sandbox {
 	bool end_asked;       /* it is no failure */
 	struct watch net;     /* slirp4netns's word that it is ready */
 	int net_fd;
-	bool agent_ready, net_ready;
+	int gate; /* an eventfd, readable once it stands: see zygote.h */
+	bool placed, agent_ready, net_ready;
 	bool networked;              /* it was made with a way out */
 	struct netchange *netchange; /* a change of its rules that is under way */
 	struct timer start_timer;

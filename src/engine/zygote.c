@@ -404,17 +404,17 @@ struct forked *zygote_fork(struct zygote *z, struct sandbox *s, const struct buf
 	if (!f)
 		return NULL;
 	*f = (struct forked){ .z = z,
-			      .fds = { (int)syscall(SYS_pidfd_open, s->pid, 0) },
+			      .fds = { [ZYGOTE_SANDBOX] = (int)syscall(SYS_pidfd_open, s->pid, 0),
+				       [ZYGOTE_GATE] = fcntl(s->gate, F_DUPFD_CLOEXEC, 3) },
 			      .strings = BUF(PACKET_MAX - sizeof(struct zygote_msg)),
 			      .s = s,
 			      .events = events,
 			      .ctx = ctx };
-	bool ok =
-		f->fds[ZYGOTE_SANDBOX] >= 0 && buf_add(&f->strings, strings->p, strings->len) == 0;
-	for (int i = 0; i < 3; i++) {
+	bool ok = buf_add(&f->strings, strings->p, strings->len) == 0;
+	for (int i = 0; i < 3; i++)
 		f->fds[ZYGOTE_CONTROL + i] = fcntl(fds[i], F_DUPFD_CLOEXEC, 3);
-		ok &= f->fds[ZYGOTE_CONTROL + i] >= 0;
-	}
+	for (int i = 0; i < ZYGOTE_GROUPS; i++)
+		ok &= f->fds[i] >= 0;
 	if (!ok) {
 		drop_order(f);
 		free(f);

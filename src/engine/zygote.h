@@ -33,7 +33,8 @@ bool zygote_is_ready(const struct zygote *z);
  */
 bool zygote_reaped(struct zygote *z, pid_t pid);
 
-/* Fork into the sandbox. strings: cwd, then the environment, NUL-terminated; fds: the three that
+/* Fork into the sandbox, which may still be in the making: the process is there then, and enters
+ * once it stands. strings: cwd, then the environment, NUL-terminated; fds: the three that
  * the process gets, as in enum zygote_fd from ZYGOTE_CONTROL on; they stay the caller's. NULL when
  * it cannot be asked. */
 struct forked *zygote_fork(struct zygote *z, struct sandbox *s, const struct buf *strings,

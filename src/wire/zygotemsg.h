@@ -26,6 +26,7 @@ enum zygote_fd {
 	ZYGOTE_CONTROL, /* becomes 3 */
 	ZYGOTE_OUT,     /* becomes 1 */
 	ZYGOTE_ERR,     /* becomes 2 */
+	ZYGOTE_GATE,    /* readable once the sandbox stands: the process waits for it */
 	ZYGOTE_GROUPS,  /* and more: folders of the sandbox's control groups */
 };
 

@@ -32,12 +32,15 @@
 #define NAMESPACES                                                                                 \
 	(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP)
 
+#define STAND_MS 60000 /* a sandbox that does not stand by then has been given up */
+
 /* What Python calls; see zygote() in kernel.py. */
 #pragma GCC visibility push(default)
 int zygote_open(void);
 int zygote_next(void);
 int zygote_fork(void);
 void zygote_forked(int pid);
+int zygote_join(void);
 const char *zygote_enter(size_t *n);
 #pragma GCC visibility pop
 
@@ -262,14 +265,28 @@ static int filter(const struct sock_fprog *f)
 	return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, f);
 }
 
+/* Whether the sandbox stands within so many milliseconds. */
+static bool stands(int ms)
+{
+	struct pollfd gate = { .fd = fds[ZYGOTE_GATE], .events = POLLIN };
+	return poll(&gate, 1, ms) == 1 && gate.revents == POLLIN;
+}
+
+/* In the child, before anything else: what it uses from here on is the sandbox's. 0, 1 when the
+ * sandbox is still being built, -1 when it must not go on. */
+int zygote_join(void)
+{
+	return join_groups() < 0 || offer_to_oom_killer() < 0 ? -1 : !stands(0);
+}
+
 static int enter(const char *cwd)
 {
 	const struct limits limits = { .two_users = order.two_users != 0,
 				       .data = order.data,
 				       .file_size = order.file_size,
 				       .nproc = order.nproc };
-	if (join_groups() < 0 || offer_to_oom_killer() < 0 ||
-	    setns(fds[ZYGOTE_SANDBOX], NAMESPACES) < 0 || place_fds() < 0 || setsid() < 0)
+	if (!stands(STAND_MS) || setns(fds[ZYGOTE_SANDBOX], NAMESPACES) < 0 || place_fds() < 0 ||
+	    setsid() < 0)
 		return -1;
 	sigset_t none;
 	sigemptyset(&none);
@@ -285,8 +302,8 @@ static int enter(const char *cwd)
 	return prctl(PR_SET_DUMPABLE, 1);
 }
 
-/* In the child. The variables of its environment, one NUL-terminated string behind the other, *n
- * bytes; NULL when it must not go on. */
+/* In the child, once it has joined. The variables of its environment, one NUL-terminated string
+ * behind the other, *n bytes; NULL when it must not go on. */
 const char *zygote_enter(size_t *n)
 {
 	const char *strings = packet + sizeof order;

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { KERNEL, zygoteOf } from './census.mjs';
-import { SUITE, commandLine, output, python, shell, startEngine, until } from './engine.mjs';
+import { SUITE, commandLine, output, python, shell, sleep, startEngine, until } from './engine.mjs';
 
 const status = (pid, field) => {
   try {
@@ -150,7 +150,7 @@ cat /proc/$PID/limits; readlink /proc/$PID/ns/{user,pid,mnt,net,ipc,uts,cgroup} 
     const old = zygoteOf(engine);
     process.kill(old, 'SIGKILL');
     assert.equal(await python(box, 'x + 1'), '42');
-    await until(() => /op=zygote error="it ended"/.test(engine.stderr()), { what: 'the line in the log' });
+    await engine.logged(/op=zygote error="it ended"/);
     const meanwhile = await engine.create();
     t.after(() => meanwhile.kill());
     assert.equal(await python(meanwhile, '1 + 1'), '2');
@@ -240,6 +240,15 @@ describe('the warm pool', SUITE, () => {
     const [context] = await box.listCodeContexts();
     await box.restartCodeContext(context);
     assert.equal(await python(box, 'import os\nos.environ["GIVEN"]'), 'a b');
+  });
+
+  test('one that is taken while it is made is what was asked for, too', async () => {
+    for (let i = 0; i < 40; i++) {
+      const box = await engine.create(undefined, { envs: { GIVEN: `given ${i}` } });
+      assert.equal(await python(box, 'import os\nos.environ["GIVEN"]'), `given ${i}`);
+      await box.kill();
+      await sleep(i); // the next one of the pool is begun soon after a create, and takes some time
+    }
   });
 
   test('the first run is the first', async (t) => {
