@@ -25,6 +25,7 @@
 #define AGAIN_US    SECOND_US /* the pause before another start, doubled each time */
 #define AGAIN_MAX   (60 * SECOND_US)
 #define ORDERED_MAX 4
+#define ORDER_US    (10 * SECOND_US) /* for the answer to one; then it hangs */
 
 /* Its life: waiting (neither id nor pid), ordered (id), there (pid), ended (pid still, until the
  * zygote is told that it may be reaped). */
@@ -153,6 +154,22 @@ static struct forked *unsaid(const struct zygote *z)
 	return NULL;
 }
 
+static void lose(struct zygote *z);
+
+static void on_late(void *ctx)
+{
+	lose(ctx);
+}
+
+/* As long as it owes an answer. */
+static void set_deadline(struct zygote *z)
+{
+	if (z->ordered)
+		timer_at(&z->timer, z->e->loop, clock_mono_us() + ORDER_US, on_late, z);
+	else
+		timer_stop(&z->timer);
+}
+
 /* 0, or -1 with errno: then it is still to be said. */
 static int say(struct zygote *z, struct forked *f)
 {
@@ -164,7 +181,8 @@ static int say(struct zygote *z, struct forked *f)
 	}
 	if (order(z, f) < 0)
 		return -1;
-	z->ordered++;
+	if (++z->ordered == 1)
+		set_deadline(z);
 	return 0;
 }
 
@@ -195,6 +213,7 @@ static void on_forked(struct zygote *z, const struct zygote_msg *msg)
 	if (!f)
 		return;
 	z->ordered--;
+	set_deadline(z);
 	f->id = 0;
 	f->pid = msg->pid;
 	if (!f->pid)
@@ -301,7 +320,9 @@ static void __attribute__((noreturn)) become(const struct engine *e, int sock)
 	launch_reset_signals();
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	setsid();
-	if (unshare(CLONE_NEWNS) < 0 || rootfs_enter(&root, &err) < 0)
+	/* A fork is seen in its sandbox's /proc before it enters, with what belongs to these. */
+	if (unshare(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) < 0 ||
+	    rootfs_enter(&root, &err) < 0)
 		_exit(1);
 	fcntl(ZYGOTE_LIBRARY, F_SETFD, 0);
 	execve(argv[0], argv, env);
@@ -321,11 +342,6 @@ static int send_filters(const struct zygote *z)
 		rc = packet_send(z->sock, &msg, sizeof msg, body.p, body.len, NULL, 0);
 	buf_free(&body);
 	return rc;
-}
-
-static void on_late(void *ctx)
-{
-	lose(ctx);
 }
 
 static void start(void *ctx)

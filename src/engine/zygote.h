@@ -1,7 +1,7 @@
 /* The zygote: one Python outside of every sandbox that has IPython and the usual libraries loaded,
- * and forks itself into sandboxes when a kernel is wanted there: milliseconds in place of a third
+ * and forks itself into sandboxes when a kernel is wanted there: milliseconds in place of a quarter
  * of a second. It runs no code of any client; what it forks is confined as everything inside is
- * before the first line of Python runs in it (src/zygote). When it dies another one is started;
+ * before it hears anything of one (src/zygote). When it dies another one is started;
  * kernels that it has made live on. */
 #ifndef ENGINE_ZYGOTE_H
 #define ENGINE_ZYGOTE_H

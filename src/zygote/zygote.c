@@ -3,9 +3,10 @@
  * all its modules loaded can only be copied by fork.
  *
  * The child is at first a process with all rights of the engine's, inside the sandbox's pid
- * namespace already. Nothing inside may look into it or signal it then: its user is nobody there,
- * it is not dumpable, and it has capabilities that they have not. Before it gives those up it holds
- * no descriptor but its own three and the null device. */
+ * namespace already. Nothing inside may look into it then, nor, where sandboxes have ids of their
+ * own, signal it: its user is nobody there, it is not dumpable but for one moment, and it has
+ * capabilities that they have not. Before it gives those up it holds no descriptor but its own
+ * three and the null device. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -152,11 +153,13 @@ static void reap(pid_t pid)
 	}
 }
 
+/* Forget it: the variables of one sandbox are nothing for the forks into others. */
 static void close_order(void)
 {
 	for (size_t i = 0; i < nfds; i++)
 		close(fds[i]);
 	nfds = 0;
+	explicit_bzero(packet, packet_len);
 }
 
 /* 0: it is time for zygote_fork, whose child will be in the sandbox's pid namespace. -1: the engine
@@ -276,6 +279,9 @@ static bool stands(int ms)
  * sandbox is still being built, -1 when it must not go on. */
 int zygote_join(void)
 {
+	/* Nobody knows of it when the zygote dies before it has told. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	explicit_bzero(children, nchildren * sizeof *children);
 	return join_groups() < 0 || offer_to_oom_killer() < 0 ? -1 : !stands(0);
 }
 
@@ -298,6 +304,7 @@ static int enter(const char *cwd)
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || filter(&rules) < 0 ||
 	    filter(&unknown) < 0)
 		return -1;
+	prctl(PR_SET_PDEATHSIG, 0); /* kernels outlive the zygote */
 	/* As any program that is executed: it may look at itself in /proc. */
 	return prctl(PR_SET_DUMPABLE, 1);
 }

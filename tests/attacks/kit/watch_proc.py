@@ -27,8 +27,24 @@ def privileged(pid):
     return (field(status, "CapPrm").strip("0") != "" or field(status, "NoNewPrivs") == "0" or field(status, "Seccomp") == "0") and status
 
 
+def interfaces(pid):
+    try:
+        return {line.split(":")[0].strip() for line in open(f"/proc/{pid}/net/dev") if ":" in line}
+    except OSError:
+        return set()
+
+
+def named_sockets(pid):
+    """Those of the machine's programs have names. The first line is the table's head."""
+    try:
+        return {line.split()[7] for line in list(open(f"/proc/{pid}/net/unix"))[1:] if len(line.split()) > 7}
+    except OSError:
+        return set()
+
+
 def look_into(pid):
-    got = []
+    sockets = sorted(named_sockets(pid) - named_sockets("self"))[:3]
+    got = [f"net/dev: {name}" for name in interfaces(pid) - interfaces("self") - {"lo"}] + [f"net/unix: {name}" for name in sockets]
     for name in FILES:
         try:
             with open(f"/proc/{pid}/{name}", "rb", buffering=0) as f:
