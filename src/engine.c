@@ -44,6 +44,7 @@ struct program {
 	int listen_fd, port;
 	int exit_code;
 	const char *zygote_why; /* why there is none */
+	bool addresses;         /* the machine's own are known */
 };
 
 static int fail(int code, const struct err *err)
@@ -154,6 +155,9 @@ static void on_sampling(void *ctx)
 		if (s->state == SANDBOX_RUNNING)
 			sandbox_measure(s, ignore_sample, NULL);
 	memory_check(&p->engine);
+	/* One that comes later is closed to the sandboxes that are made from then on. */
+	if (net_host_read(&p->engine.host) < 0)
+		log_line(LOG_WARN, "op=net error=\"the machine's addresses cannot be listed\"");
 	if (memory_full(&p->engine, NULL))
 		pool_drain(p->engine.pool);
 	notify_status(&p->notify, "sandboxes: %d", n);
@@ -247,7 +251,9 @@ static void say_ready(const struct program *p)
 			  !e->opt->internet        ? "switched off"
 			  : !e->ground.tun         ? "/dev/net/tun cannot be opened"
 			  : !multicast_can_close() ? "no xfrm in the kernel to close multicast"
-						   : "no " NET_SLIRP);
+			  : !p->addresses
+				  ? "the machine's addresses cannot be listed, or are too many"
+				  : "no " NET_SLIRP);
 	if (zygote_is_ready(e->zygote))
 		add_layer(&on, "zygote", NULL);
 	else
@@ -308,9 +314,9 @@ static int start(struct program *p, struct err *err)
 	struct engine *e = &p->engine;
 	struct sandbox_config probe = { .timeout = 60, .secure = true, .probe = true };
 	e->node = node_find();
+	p->addresses = net_host_read(&e->host) == 0;
 	e->internet = e->opt->internet && e->ground.tun && access(NET_SLIRP, X_OK) == 0 &&
-		      multicast_can_close();
-	net_host_read(&e->host);
+		      multicast_can_close() && p->addresses;
 	e->slots = calloc((size_t)e->ground.slots, 1);
 	if (!e->slots)
 		return err_set(err, ERR_INTERNAL, "no memory");

@@ -230,7 +230,7 @@ static void meet(int sock, const void *out, size_t nout, void *in, size_t nin)
 		_exit(1);
 }
 
-static void become_engine(const struct options *o, struct ground *g, int sock)
+static void become_engine(const struct options *o, struct ground *g, int sock, pid_t keeper)
 {
 	bool root = geteuid() == 0;
 	bool tun = false;
@@ -253,7 +253,7 @@ static void become_engine(const struct options *o, struct ground *g, int sock)
 	prctl(PR_SET_DUMPABLE, 1);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	meet(sock, "d", 1, NULL, 0);
-	if (getppid() == 1)
+	if (getppid() != keeper)
 		_exit(1);
 }
 
@@ -315,13 +315,13 @@ int keeper_split(const struct options *o, struct ground *g, struct err *err)
 	sigprocmask(SIG_BLOCK, &signals, &before);
 	clean_traces(o->state);
 	make_cgroups(o, g);
-	pid_t engine = fork();
+	pid_t keeper = getpid(), engine = fork();
 	if (engine < 0)
 		return err_errno(err, "fork");
 	if (engine == 0) {
 		close(pair[0]);
 		sigprocmask(SIG_SETMASK, &before, NULL);
-		become_engine(o, g, pair[1]);
+		become_engine(o, g, pair[1], keeper);
 		close(pair[1]);
 		return 0;
 	}

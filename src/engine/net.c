@@ -18,14 +18,15 @@
 #include "engine/multicast.h"
 #include "engine/netroute.h"
 
-/* Everything that is no public address (IANA's special-purpose registry). slirp's own 10.0.2.0/24
- * is more specific than 10/8 and stays open; it leads to its resolver only. */
+/* Everything that is no public address (IANA's special-purpose registry, but for what is reserved
+ * for documents, where nobody is), and the one by which Azure tells a machine of itself. slirp's
+ * own 10.0.2.0/24 is more specific than 10/8 and stays open; it leads to its resolver only. */
 #define IP(a, b, c, d) ((uint32_t)(a) << 24 | (b) << 16 | (c) << 8 | (d))
 static const struct net_range closed[] = {
-	{ IP(0, 0, 0, 0), 8 },      { IP(10, 0, 0, 0), 8 },    { IP(100, 64, 0, 0), 10 },
-	{ IP(169, 254, 0, 0), 16 }, { IP(172, 16, 0, 0), 12 }, { IP(192, 0, 0, 0), 24 },
-	{ IP(192, 168, 0, 0), 16 }, { IP(198, 18, 0, 0), 15 }, { IP(224, 0, 0, 0), 4 },
-	{ IP(240, 0, 0, 0), 4 },
+	{ IP(0, 0, 0, 0), 8 },      { IP(10, 0, 0, 0), 8 },       { IP(100, 64, 0, 0), 10 },
+	{ IP(169, 254, 0, 0), 16 }, { IP(172, 16, 0, 0), 12 },    { IP(192, 0, 0, 0), 24 },
+	{ IP(192, 168, 0, 0), 16 }, { IP(198, 18, 0, 0), 15 },    { IP(224, 0, 0, 0), 4 },
+	{ IP(240, 0, 0, 0), 4 },    { IP(168, 63, 129, 16), 32 },
 };
 
 size_t net_closed(const struct net_host *h, struct net_range out[NETRULES_ENTRIES])
@@ -56,21 +57,39 @@ int net_off(struct netrules *out, struct err *err)
 	return 0;
 }
 
-void net_host_read(struct net_host *h)
+static bool is_closed(const unsigned char ip[4])
+{
+	uint32_t address = IP(ip[0], ip[1], ip[2], ip[3]);
+	for (size_t i = 0; i < sizeof closed / sizeof *closed; i++)
+		if (!((address ^ closed[i].ip) >> (32 - closed[i].bits)))
+			return true;
+	return false;
+}
+
+int net_host_read(struct net_host *h)
 {
 	struct ifaddrs *all;
-	h->n = 0;
+	struct net_host found = { 0 };
+	int rc = 0;
 	if (getifaddrs(&all) < 0)
-		return;
-	for (struct ifaddrs *a = all; a; a = a->ifa_next) {
-		if (!a->ifa_addr || a->ifa_addr->sa_family != AF_INET ||
-		    (a->ifa_flags & IFF_LOOPBACK) || h->n == NET_HOST_MAX)
-			continue;
+		return -1;
+	for (struct ifaddrs *a = all; a && rc == 0; a = a->ifa_next) {
 		struct sockaddr_in in;
+		if (!a->ifa_addr || a->ifa_addr->sa_family != AF_INET ||
+		    (a->ifa_flags & IFF_LOOPBACK))
+			continue;
 		memcpy(&in, a->ifa_addr, sizeof in);
-		memcpy(h->ip[h->n++], &in.sin_addr, 4);
+		if (is_closed((const unsigned char *)&in.sin_addr))
+			continue;
+		if (found.n == NET_HOST_MAX)
+			rc = -1;
+		else
+			memcpy(found.ip[found.n++], &in.sin_addr, 4);
 	}
 	freeifaddrs(all);
+	if (rc == 0)
+		*h = found;
+	return rc;
 }
 
 static int loopback_up(void)

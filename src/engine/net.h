@@ -19,7 +19,9 @@ struct net_host {
 	size_t n;
 };
 
-void net_host_read(struct net_host *h);
+/* Those that are not closed anyway. 0; or -1, and h is as it was: they cannot be listed, or are
+ * more than NET_HOST_MAX. */
+int net_host_read(struct net_host *h);
 
 /* What is closed to every sandbox: all that is not the public internet, and this machine. */
 size_t net_closed(const struct net_host *h, struct net_range out[NETRULES_ENTRIES]);

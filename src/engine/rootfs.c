@@ -35,7 +35,7 @@ static const char *const devices[] = { "null", "zero", "full", "random", "urando
 static const char *const masked[] = { "proc/kcore",      "proc/keys",          "proc/key-users",
 				      "proc/timer_list", "proc/sched_debug",   "proc/kmsg",
 				      "proc/kallsyms",   "proc/sysrq-trigger", "proc/latency_stats",
-				      "proc/config.gz",  "proc/cmdline" };
+				      "proc/config.gz",  "proc/cmdline",       "proc/bootconfig" };
 
 struct dir {
 	const char *path;
