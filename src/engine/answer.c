@@ -10,7 +10,24 @@
 #include "wire/jsontext.h"
 #include "wire/utf8.h"
 
-#define DEPTH_MAX 32
+#define DEPTH_MAX  32
+#define VALUES_MAX 32768 /* an empty object of three bytes takes json-c most of a kilobyte */
+
+/* How many values a text has at the most. */
+static size_t count_values(const char *p, size_t n)
+{
+	size_t count = 1;
+	bool quoted = false;
+	for (size_t i = 0; i < n; i++) {
+		if (quoted && p[i] == '\\')
+			i++;
+		else if (p[i] == '"')
+			quoted = !quoted;
+		else if (!quoted)
+			count += p[i] == ',' || p[i] == '{' || p[i] == '[';
+	}
+	return count;
+}
 
 int field_root(struct json_object **out, const char *p, size_t n, struct err *err)
 {
@@ -18,6 +35,8 @@ int field_root(struct json_object **out, const char *p, size_t n, struct err *er
 		return err_set(err, ERR_INVALID, "the body is not valid UTF-8");
 	if (n > INT32_MAX)
 		return err_set(err, ERR_INVALID, "the body is too large");
+	if (count_values(p, n) > VALUES_MAX)
+		return err_set(err, ERR_INVALID, "the body has more than %d values", VALUES_MAX);
 	_cleanup_(buf_free) struct buf mended = BUF(n);
 	struct json_tokener *t = json_tokener_new_ex(DEPTH_MAX);
 	if (!t || json_mend_pairs(&p, &n, &mended)) {

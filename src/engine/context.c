@@ -12,11 +12,12 @@
 
 #define CONTEXTS_MAX   32
 #define QUEUE_MAX      256
-#define QUEUE_BYTES    (64u << 20) /* of code that waits in one sandbox */
+#define QUEUE_BYTES    (64u << 20) /* of code and variables that wait in one sandbox */
 #define KEEPALIVE_SECS 5
 #define INTERRUPT_US   (SECOND_US / 2)
-#define INTERRUPTS_MAX 6 /* then a kernel that ignores SIGINT is replaced */
-#define FAILURES_MAX   3 /* kernels in a row that never became ready */
+#define INTERRUPTS_MAX 6  /* then a kernel that ignores SIGINT is replaced */
+#define FAILURES_MAX   3  /* kernels in a row that never became ready */
+#define START_SECS     60 /* for one to become ready */
 
 struct run {
 	struct run *next;
@@ -25,6 +26,7 @@ struct run {
 	char *code;
 	size_t n;
 	struct json_object *env;
+	size_t size; /* of code and env, as long as it waits */
 	struct timer keepalive;
 };
 
@@ -37,7 +39,8 @@ struct context {
 	char *cwd;
 	struct kernel *kernel;
 	bool ready;
-	int64_t since; /* when it became ready */
+	struct timer starting; /* until it is ready, or given up */
+	int64_t since;         /* when it became ready */
 	int failures;
 	struct run *runs; /* the first is the one that runs, if running */
 	bool running;
@@ -97,16 +100,17 @@ static void log_kernel(const struct context *c, enum logs_level level, const cha
 static void drop_code(struct run *run)
 {
 	if (run->c)
-		run->c->s->queued -= run->n;
-	run->n = 0;
+		run->c->s->queued -= run->size;
+	run->n = run->size = 0;
 	free(run->code);
 	run->code = NULL;
+	json_object_put(run->env);
+	run->env = NULL;
 }
 
 static void free_run(struct run *run)
 {
 	timer_stop(&run->keepalive);
-	json_object_put(run->env);
 	drop_code(run);
 	free(run);
 }
@@ -179,6 +183,7 @@ static void replace_kernel(struct context *c)
 	c->kernel = NULL;
 	c->ready = false;
 	timer_stop(&c->patience);
+	timer_stop(&c->starting);
 	start_kernel(c);
 }
 
@@ -237,12 +242,12 @@ void context_run(struct context *c, struct req *r, const char *code, size_t n,
 		 struct json_object *env)
 {
 	struct run *run = calloc(1, sizeof *run), **at = &c->runs;
-	size_t waiting = 0;
+	size_t waiting = 0, size = n + (env ? strlen(json_object_to_json_string(env)) : 0);
 	for (; *at; at = &(*at)->next)
 		waiting++;
 	if (run)
 		run->code = malloc(n + 1);
-	if (!run || !run->code || waiting >= QUEUE_MAX || c->s->queued + n > QUEUE_BYTES) {
+	if (!run || !run->code || waiting >= QUEUE_MAX || c->s->queued + size > QUEUE_BYTES) {
 		static const char busy[] = "Too many executions are waiting in this context";
 		if (run)
 			free_run(run);
@@ -252,7 +257,8 @@ void context_run(struct context *c, struct req *r, const char *code, size_t n,
 	run->c = c;
 	run->req = r;
 	run->n = n;
-	c->s->queued += n;
+	run->size = size;
+	c->s->queued += size;
 	memcpy(run->code, code, n);
 	run->env = json_object_get(env);
 	*at = run;
@@ -289,6 +295,7 @@ static void on_ready(void *ctx)
 {
 	struct context *c = ctx;
 	c->ready = true;
+	timer_stop(&c->starting);
 	c->since = clock_mono_us();
 	c->failures = 0;
 	log_kernel(c, LOGS_DEBUG, "Kernel ready");
@@ -334,6 +341,7 @@ static void on_died(void *ctx)
 	c->kernel = NULL;
 	c->ready = false;
 	timer_stop(&c->patience);
+	timer_stop(&c->starting);
 	if (!was_ready && ++c->failures >= FAILURES_MAX) {
 		log_line(LOG_ERROR, "op=kernel sandbox=%s error=\"does not start\"", c->s->id);
 		log_kernel(c, LOGS_ERROR, "Kernel does not start");
@@ -355,9 +363,22 @@ static const struct kernel_events kernel_events = {
 	.died = on_died,
 };
 
+static void on_late(void *ctx)
+{
+	struct context *c = ctx;
+	if (c->s->state == SANDBOX_PAUSED)
+		timer_at(&c->starting, c->s->engine->loop, clock_mono_us() + START_SECS * SECOND_US,
+			 on_late, c);
+	else
+		on_spawned(c, ETIMEDOUT);
+}
+
 static void start_kernel(struct context *c)
 {
 	c->kernel = kernel_start(c->s, c->language, c->cwd, &kernel_events, c);
+	if (c->kernel)
+		timer_at(&c->starting, c->s->engine->loop, clock_mono_us() + START_SECS * SECOND_US,
+			 on_late, c);
 	while (!c->kernel && c->runs)
 		finish_unexpectedly(c);
 }
@@ -389,6 +410,7 @@ static void free_context(struct context *c)
 		}
 	}
 	timer_stop(&c->patience);
+	timer_stop(&c->starting);
 	kernel_free(c->kernel);
 	free(c->cwd);
 	free(c);

@@ -175,7 +175,7 @@ void req_mark(struct req *r, uint64_t mark)
 void http_cut(struct http *h, uint64_t mark)
 {
 	for (struct req *r = h ? h->reqs : NULL; r; r = r->next)
-		if (r->mark == mark && r->queued && !r->streaming)
+		if (r->mark == mark && !r->streaming && (r->queued || r->mode == BODY_STREAM))
 			shutdown(socket_of(r->conn), SHUT_RDWR);
 }
 
@@ -484,6 +484,22 @@ static void end_body(struct req *r)
 	}
 }
 
+/* Of a body in another coding the library does not see the end. */
+static bool end_is_clear(const struct req *r)
+{
+	const char *coding = req_header(r, "Transfer-Encoding");
+	return !coding || !strcasecmp(coding, "chunked");
+}
+
+static enum MHD_Result refuse_body(struct req *r)
+{
+	static const char unknown[] =
+		"{\"code\":400,\"message\":\"the only Transfer-Encoding is chunked\"}";
+	req_reply(r, 400, "application/json", unknown, sizeof unknown - 1);
+	r->queued = true;
+	return MHD_queue_response(r->conn, 400, r->response);
+}
+
 /* libmicrohttpd calls this with the headers, with each piece of the body, at its end, and again
  * whenever a suspended request without an answer is resumed. */
 static enum MHD_Result on_access(void *cls, struct MHD_Connection *conn, const char *url,
@@ -500,6 +516,8 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *conn, const c
 		r->routed = true;
 		r->conn = conn;
 		r->method = method;
+		if (!end_is_clear(r))
+			return refuse_body(r);
 		h->route(h->app, r);
 		return MHD_YES;
 	}

@@ -198,12 +198,12 @@ static void on_end(void *ctx)
 
 const struct http_reply_ops port_reply_ops = { on_head, on_data, on_end };
 
-void port_receive(struct port *p)
+void port_receive(struct port *p, bool failed)
 {
 	char piece[PIECE];
 	struct err err;
 	ssize_t n = recv(p->fd, piece, sizeof piece, MSG_DONTWAIT);
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+	if (n < 0 && !failed && (errno == EAGAIN || errno == EINTR))
 		return;
 	int rc = -1;
 	if (n > 0)

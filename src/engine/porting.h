@@ -54,8 +54,8 @@ void port_ready(void *ctx, uint32_t events);
 
 /* portflow.c. The pointer may be dead after port_receive and port_watch, as after port_cut. */
 void port_send(struct port *p);
-void port_receive(struct port *p);
-void port_watch(struct port *p); /* the socket, for what is wanted of it now */
+void port_receive(struct port *p, bool failed); /* failed: epoll said so */
+void port_watch(struct port *p);                /* the socket, for what is wanted of it now */
 extern const struct req_sink port_sink;
 extern const struct http_reply_ops port_reply_ops;
 

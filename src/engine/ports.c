@@ -166,7 +166,7 @@ void port_ready(void *ctx, uint32_t events)
 	}
 	port_send(p);
 	if (!p->switching && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
-		port_receive(p);
+		port_receive(p, (events & EPOLLERR) != 0);
 	else
 		port_watch(p);
 }

@@ -110,9 +110,12 @@ static void finish(struct proc *p)
 		close_fd(&p->pipes[i].fd);
 	}
 	input_close(p);
+	buf_free(&p->input);
+	json_object_put(p->config);
+	p->config = NULL;
 	if (!p->timed_out)
 		subs_send_end(p);
-	subs_end(p, p->timed_out ? "context deadline exceeded" : NULL);
+	subs_end(p, p->timed_out);
 	timer_at(&p->timer, p->s->engine->loop, clock_mono_us() + LINGER_SECS * SECOND_US,
 		 free_proc, p);
 }
@@ -135,11 +138,6 @@ bool procs_exited(struct sandbox *s, uint32_t id, int status)
 static void on_time_limit(void *ctx)
 {
 	struct proc *p = ctx;
-	if (p->s->state == SANDBOX_PAUSED) { /* its clock stands still */
-		timer_at(&p->timer, p->s->engine->loop, clock_mono_us() + SECOND_US, on_time_limit,
-			 p);
-		return;
-	}
 	p->muted = p->timed_out = true;
 	proc_signal(p, SIGKILL, NULL, NULL);
 	finish(p); /* at once if only a grandchild holds the pipes; else when its exit is reported
@@ -203,7 +201,7 @@ static void on_spawned(void *ctx, int value, const char *payload, size_t n, int 
 	p->pid = value;
 	log_start(p);
 	if (r)
-		proc_subscribe(p, r, p->keepalive_secs);
+		proc_subscribe(p, r, p->keepalive_secs, 0);
 	if (p->timeout_ms > 0)
 		timer_at(&p->timer, loop, clock_mono_us() + p->timeout_ms * 1000, on_time_limit, p);
 	for (int i = 0; i < PIPES; i++)
@@ -375,6 +373,27 @@ struct json_object *procs_list(struct sandbox *s)
 		json_object_array_add(all, o);
 	}
 	return all;
+}
+
+/* While its sandbox is paused, a process's clock stands still. */
+void procs_paused(struct sandbox *s)
+{
+	for (struct proc *p = s->procs; p; p = p->next) {
+		if (p->finished || !p->timer.loop)
+			continue;
+		p->time_left = p->timer.at - clock_mono_us();
+		timer_stop(&p->timer);
+	}
+}
+
+void procs_resumed(struct sandbox *s)
+{
+	for (struct proc *p = s->procs; p; p = p->next) {
+		if (p->time_left)
+			timer_at(&p->timer, s->engine->loop, clock_mono_us() + p->time_left,
+				 on_time_limit, p);
+		p->time_left = 0;
+	}
 }
 
 void procs_cut(struct sandbox *s)

@@ -35,7 +35,8 @@ void proc_start_command(struct sandbox *s, const char *command);
  */
 struct proc *proc_find(struct sandbox *s, int64_t pid, const char *tag);
 
-void proc_subscribe(struct proc *p, struct req *r, int keepalive_secs);
+/* r follows it, for timeout_ms at the most if that is not 0. */
+void proc_subscribe(struct proc *p, struct req *r, int keepalive_secs, int64_t timeout_ms);
 
 /* Write to its terminal (pty) or its stdin. -1: ERR_CONFLICT it has the other one or none,
  * ERR_LIMIT the program does not read. */
@@ -49,9 +50,11 @@ int proc_signal(struct proc *p, int sig, agent_fn *fn, void *ctx);
 /* The processes that run, as List answers it. A new reference. */
 struct json_object *procs_list(struct sandbox *s);
 
-/* For the sandbox: a child inside ended (true when it was one of these), all streams are to be cut,
- * or all is over. */
+/* For the sandbox: a child inside ended (true when it was one of these), it stands still, all
+ * streams are to be cut, or all is over. */
 bool procs_exited(struct sandbox *s, uint32_t id, int status);
+void procs_paused(struct sandbox *s);
+void procs_resumed(struct sandbox *s);
 void procs_cut(struct sandbox *s);
 void procs_end(struct sandbox *s);
 

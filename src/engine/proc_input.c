@@ -13,6 +13,12 @@ void input_close(struct proc *p)
 	close_fd(&p->in);
 }
 
+static void move_together(struct proc *p)
+{
+	buf_drop(&p->input, p->input_at < p->input.len ? p->input_at : p->input.len);
+	p->input_at = 0;
+}
+
 static void on_input_room(void *ctx, uint32_t events)
 {
 	struct proc *p = ctx;
@@ -21,8 +27,8 @@ static void on_input_room(void *ctx, uint32_t events)
 		p->input.len = 0;
 		p->in_closing = true;
 	}
-	while (p->input.len) {
-		ssize_t n = write(p->in, p->input.p, p->input.len);
+	while (p->input_at < p->input.len) {
+		ssize_t n = write(p->in, p->input.p + p->input_at, p->input.len - p->input_at);
 		if (n < 0 && errno == EAGAIN)
 			break;
 		if (n < 0) { /* it closed its end: nobody will read this */
@@ -30,12 +36,23 @@ static void on_input_room(void *ctx, uint32_t events)
 			p->in_closing = true;
 			break;
 		}
-		buf_drop(&p->input, (size_t)n);
+		p->input_at += (size_t)n;
 	}
+	/* Only now and then: a program may take its input in small pieces. */
+	if (2 * p->input_at >= p->input.len)
+		move_together(p);
 	watch_set(&p->in_watch, p->input.len ? EPOLLOUT : 0);
-	if (p->in_closing && !p->input.len) {
+	if (p->in_closing && !p->input.len)
 		input_close(p);
-	}
+}
+
+/* What all of the sandbox's processes have not taken yet. */
+static size_t waiting(const struct sandbox *s)
+{
+	size_t n = 0;
+	for (const struct proc *p = s->procs; p; p = p->next)
+		n += p->input.len - p->input_at;
+	return n;
 }
 
 int proc_input(struct proc *p, bool pty, const char *data, size_t n, struct err *err)
@@ -49,7 +66,9 @@ int proc_input(struct proc *p, bool pty, const char *data, size_t n, struct err 
 		why = pty ? "the terminal is closed" : "stdin not enabled or closed";
 	if (why)
 		return err_set(err, ERR_CONFLICT, "error writing to %s: %s", where, why);
-	if (buf_add(&p->input, data, n) < 0)
+	if (p->input.len + n > INPUT_MAX)
+		move_together(p);
+	if (waiting(p->s) + n > INPUT_ALL_MAX || buf_add(&p->input, data, n) < 0)
 		return err_set(err, ERR_LIMIT, "error writing to %s: the process does not read",
 			       where);
 	on_input_room(p, EPOLLOUT);

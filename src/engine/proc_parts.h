@@ -5,7 +5,8 @@
 #include "base/buf.h"
 #include "engine/proc.h"
 
-#define INPUT_MAX (16u << 20) /* bytes that a program has not taken yet */
+#define INPUT_MAX     (16u << 20) /* bytes that a program has not taken yet */
+#define INPUT_ALL_MAX (64u << 20) /* and all programs of a sandbox together */
 
 /* Where output comes from. A terminal has one stream only, and it is OUT. */
 enum { OUT, ERR, PIPES };
@@ -28,12 +29,14 @@ struct proc {
 	} pipes[PIPES];
 	int in;
 	struct watch in_watch;
-	struct buf input; /* not yet taken by the program */
+	struct buf input; /* from input_at on not yet taken by the program */
+	size_t input_at;
 	bool in_closing;
 	bool pty; /* pipes[OUT] and in are both the terminal's master */
 	struct sub *subs;
 	struct timer timer; /* the time limit; later, the lingering */
 	int64_t timeout_ms;
+	int64_t time_left; /* microseconds of the time limit, while it is paused */
 	bool exited, muted, timed_out, finished;
 	int status;
 };
@@ -45,8 +48,9 @@ const char *proc_signal_name(int sig); /* as Go names them */
 void subs_set_reading(struct proc *p);
 void subs_send(struct proc *p, const char *json, size_t n);
 void subs_send_end(struct proc *p); /* how it ended */
-/* End every stream: with an error, or with what was sent before; or break it off. */
-void subs_end(struct proc *p, const char *deadline);
+/* End every stream: with the error that time is up, or with what was sent before; or break it off.
+ */
+void subs_end(struct proc *p, bool late);
 void subs_cut(struct proc *p);
 
 /* Input (proc_input.c). p->in is open and the process runs: take what clients send from now on. */

@@ -2,7 +2,7 @@
  */
 #include "engine/proc_parts.h"
 
-#include <signal.h>
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,12 +11,15 @@
 
 #include "base/clock.h"
 
+#define DEADLINE "context deadline exceeded"
+
 struct sub {
 	struct sub *next;
 	struct proc *proc;
 	struct req *req;
 	struct timer keepalive;
 	int64_t interval; /* microseconds */
+	struct timer deadline;
 };
 
 static void free_sub(struct sub *u)
@@ -28,6 +31,7 @@ static void free_sub(struct sub *u)
 		}
 	}
 	timer_stop(&u->keepalive);
+	timer_stop(&u->deadline);
 	free(u);
 }
 
@@ -72,6 +76,17 @@ static void on_keepalive(void *ctx)
 	connect_message(u->req, event, sizeof event - 1);
 }
 
+/* The time of one who follows is up; the process runs on. */
+static void on_deadline(void *ctx)
+{
+	struct sub *u = ctx;
+	struct req *r = u->req;
+	struct proc *p = u->proc;
+	free_sub(u);
+	connect_fail(r, CONNECT_DEADLINE_EXCEEDED, DEADLINE);
+	subs_set_reading(p);
+}
+
 void subs_send(struct proc *p, const char *json, size_t n)
 {
 	for (struct sub *u = p->subs; u; u = u->next) {
@@ -81,13 +96,13 @@ void subs_send(struct proc *p, const char *json, size_t n)
 	}
 }
 
-void subs_end(struct proc *p, const char *deadline)
+void subs_end(struct proc *p, bool late)
 {
 	while (p->subs) {
 		struct req *r = p->subs->req;
 		free_sub(p->subs);
-		if (deadline)
-			connect_fail(r, CONNECT_DEADLINE_EXCEEDED, deadline);
+		if (late)
+			connect_fail(r, CONNECT_DEADLINE_EXCEEDED, DEADLINE);
 		else
 			connect_end(r);
 	}
@@ -95,7 +110,11 @@ void subs_end(struct proc *p, const char *deadline)
 
 const char *proc_signal_name(int sig)
 {
-	return sig == SIGKILL ? "killed" : sig == SIGTERM ? "terminated" : strsignal(sig);
+	static char name[64];
+	snprintf(name, sizeof name, "%s", strsignal(sig));
+	for (char *c = name; *c; c++)
+		*c = (char)tolower((unsigned char)*c);
+	return name;
 }
 
 static size_t end_event(const struct proc *p, char *out, size_t cap)
@@ -135,7 +154,7 @@ void subs_cut(struct proc *p)
 	}
 }
 
-void proc_subscribe(struct proc *p, struct req *r, int keepalive_secs)
+void proc_subscribe(struct proc *p, struct req *r, int keepalive_secs, int64_t timeout_ms)
 {
 	struct sub *u = calloc(1, sizeof *u);
 	char event[256];
@@ -157,4 +176,7 @@ void proc_subscribe(struct proc *p, struct req *r, int keepalive_secs)
 	p->subs = u;
 	req_own(r, &sub_owner, u);
 	timer_at(&u->keepalive, p->s->engine->loop, clock_mono_us() + u->interval, on_keepalive, u);
+	if (timeout_ms > 0)
+		timer_at(&u->deadline, p->s->engine->loop, clock_mono_us() + timeout_ms * 1000,
+			 on_deadline, u);
 }

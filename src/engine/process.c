@@ -126,9 +126,10 @@ static void connect_proc(struct sandbox *s, struct req *r, struct json_object *b
 		answer_error(r, 415, "Connect is a streaming call: application/connect+json");
 		return;
 	}
+	int64_t timeout_ms = 0;
 	struct proc *p = selected(s, r, body);
-	if (p)
-		proc_subscribe(p, r, rpc_keepalive_secs(r));
+	if (p && rpc_timeout_ms(r, &timeout_ms) == 0)
+		proc_subscribe(p, r, rpc_keepalive_secs(r), timeout_ms);
 }
 
 static void list(struct sandbox *s, struct req *r, struct json_object *body, bool root)

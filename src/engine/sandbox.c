@@ -166,6 +166,8 @@ static bool reaped_in(struct sandbox *list, pid_t pid)
 			s->slirp = 0; /* the network is gone, the sandbox is not */
 			log_line(LOG_WARN, "op=net sandbox=%s error=\"slirp4netns ended\"", s->id);
 			logs_add(s->log, LOGS_WARN, "The network is gone", NULL);
+			if (s->config.pooled) /* nobody shall be given such a one */
+				sandbox_end(s);
 			return true;
 		}
 		if (s->pid == pid) {
@@ -256,6 +258,7 @@ int sandbox_pause(struct sandbox *s, struct err *err)
 	s->state = SANDBOX_PAUSED;
 	timer_stop(&s->end_timer);
 	procs_cut(s);
+	procs_paused(s);
 	watchers_end(s);
 	ports_cut(s);
 	contexts_cut(s);
@@ -281,14 +284,19 @@ int sandbox_resume(struct sandbox *s, int secs, struct err *err)
 {
 	if (s->state != SANDBOX_PAUSED)
 		return err_set(err, ERR_CONFLICT, "Sandbox %s is already running", s->id);
-	if (check_room(s->engine, err) < 0 || memory_full(s->engine, err))
+	if (check_room(s->engine, err) < 0)
 		return -1;
+	if (memory_full(s->engine, err)) {
+		pool_drain(s->engine->pool);
+		return -1;
+	}
 	if (set_frozen(s, false) < 0)
 		return err_errno(err, "Error resuming sandbox");
 	s->state = SANDBOX_RUNNING;
 	/* A resumed sandbox begins a new continuous life. */
 	s->started_real = clock_real_us();
 	set_end(s, secs < s->engine->opt->max_lifetime ? secs : s->engine->opt->max_lifetime);
+	procs_resumed(s);
 	contexts_resumed(s);
 	log_line(LOG_INFO, "op=resume sandbox=%s", s->id);
 	logs_add(s->log, LOGS_INFO, "Sandbox resumed", "endAt",

@@ -85,7 +85,7 @@ struct sandbox {
 	struct watcher *watchers; /* of directories, for envd's clients */
 	struct port *ports;       /* connections to servers inside */
 	int nports;
-	size_t queued;            /* bytes of code that wait to be run */
+	size_t queued;            /* bytes of code and variables that wait to be run */
 	struct context *contexts; /* of the code interpreter, oldest first */
 	struct usage_sample samples[USAGE_SAMPLES];
 	size_t nsamples;

@@ -47,7 +47,7 @@ static int send_held(struct tunnel_end *e)
 	return 0;
 }
 
-static int receive(struct tunnel_end *e)
+static int receive(struct tunnel_end *e, bool failed)
 {
 	struct tunnel_end *to = other(e);
 	if (to->out_at) {
@@ -60,7 +60,7 @@ static int receive(struct tunnel_end *e)
 		return room ? -1 : 0;
 	ssize_t n = recv(e->fd, p, room, MSG_DONTWAIT);
 	if (n < 0)
-		return errno == EAGAIN || errno == EINTR ? 0 : -1;
+		return !failed && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
 	to->out.len += (size_t)n;
 	e->ended = n == 0;
 	return send_held(to);
@@ -74,7 +74,7 @@ static void on_ready(void *ctx, uint32_t events)
 	if (events & EPOLLOUT)
 		rc = send_held(e);
 	if (rc == 0 && !e->ended && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
-		rc = receive(e);
+		rc = receive(e, (events & EPOLLERR) != 0);
 	else if (events & EPOLLERR)
 		rc = -1;
 	bool over = (t->a.ended && !held(&t->b)) || (t->b.ended && !held(&t->a));

@@ -121,7 +121,7 @@ static void on_opened(void *ctx, int value, const char *payload, size_t n, int f
 	p->call = 0;
 	u->opening--;
 	/* Writing into anything but a file could block the engine. */
-	if (value == 0 && (f < 0 || fstat(f, &st) < 0 || !S_ISREG(st.st_mode)))
+	if (value >= 0 && (f < 0 || fstat(f, &st) < 0 || !S_ISREG(st.st_mode)))
 		value = -EIO;
 	if (!u->failed && value < 0) {
 		u->failed = true;
@@ -248,19 +248,21 @@ static int unzip(struct upload *u, struct err *err)
 	char out[CHUNK];
 	u->z->next_in = (unsigned char *)u->rest.p;
 	u->z->avail_in = (unsigned)u->rest.len;
-	size_t before = u->z->total_out;
-	while (u->z->avail_in && !u->opening && !u->z_ended &&
-	       u->z->total_out - before < STEP_MAX) {
+	size_t done = 0;
+	while (u->z->avail_in && !u->opening && done < STEP_MAX) {
+		if (u->z_ended) /* another one follows, and they are one file */
+			inflateReset(u->z);
 		u->z->next_out = (unsigned char *)out;
 		u->z->avail_out = sizeof out;
 		int rc = inflate(u->z, Z_NO_FLUSH);
 		if (rc != Z_OK && rc != Z_STREAM_END && rc != Z_BUF_ERROR)
 			return err_set(err, ERR_INVALID, "the body is not valid gzip");
 		u->z_ended = rc == Z_STREAM_END;
+		done += sizeof out - u->z->avail_out;
 		if (feed(u, out, sizeof out - u->z->avail_out, err) < 0)
 			return -1;
 	}
-	buf_drop(&u->rest, u->z_ended ? u->rest.len : u->rest.len - u->z->avail_in);
+	buf_drop(&u->rest, u->rest.len - u->z->avail_in);
 	return 0;
 }
 

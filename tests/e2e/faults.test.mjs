@@ -349,7 +349,7 @@ describe('faults', SUITE, () => {
   test('a sandbox that is killed in the middle of an upload', async () => {
     const sandbox = await engine.create('base');
     async function* slow() {
-      for (let i = 0; i < 100; i++) {
+      for (let i = 0; i < 600; i++) {
         yield Buffer.alloc(65_536);
         await sleep(50);
       }

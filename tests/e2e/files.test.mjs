@@ -205,6 +205,10 @@ describe('files', SUITE, () => {
       assert.ok(res.status >= 400, 'a broken gzip body');
       assertError(res, res.status);
     }
+    const two = Buffer.concat([zlib.gzipSync('one '), zlib.gzipSync('and another')]);
+    assert.equal((await put({ path: `${dir}/two` }, two, { 'content-encoding': 'gzip' })).status, 200);
+    assert.equal(await sandbox.files.read(`${dir}/two`), 'one and another');
+    assertError(await put({ path: `${dir}/z` }, Buffer.concat([two, Buffer.from('garbage')]), { 'content-encoding': 'gzip' }), 400, /not valid gzip/);
   });
 
   test('metadata of a file is kept, and replaced as a whole', async () => {

@@ -451,6 +451,19 @@ describe('interpreter', SUITE, () => {
     for (let i = 1; i < 3; i++) assert.ok(spans[i][1] >= spans[i - 1][2], `runs overlap: ${JSON.stringify(spans)}`);
   });
 
+  test('a body of very many values is refused', async () => {
+    const before = engine.peaks();
+    const body = (values) => `{"code": "1", "x": [${values.join(',')}]}`;
+    const send = (text) => engine.interpreter(sandbox, 'POST', '/execute', { body: text, headers: { 'content-type': 'application/json' }, deadline: 60_000 });
+    for (const value of ['{}', '[]', '0', '"a"']) {
+      const { status, text } = await send(body(Array(1_500_000).fill(value)));
+      assert.ok(status >= 400 && status < 500, `${status} ${text.slice(0, 200)}`);
+    }
+    engine.assertFlat(before, 48);
+    assert.equal((await send(body(['"{[,{[,\\\\"', '"\\",{[,"']))).status, 200);
+    assert.equal((await send(`{"code": "${'[{,'.repeat(100_000)}"}`)).status, 200, 'what is quoted does not count');
+  });
+
   test('code that waits is bounded; what waits is not harmed', async (t) => {
     const box = await own(t);
     await box.runCode('x = 0');
@@ -462,6 +475,13 @@ describe('interpreter', SUITE, () => {
     assert.deepEqual([...new Set(answers)].sort(), [200, 429], String(answers));
     await slow;
     assert.equal((await box.runCode('x')).text, String(answers.filter((s) => s === 200).length));
+    // Variables wait with the code, and count.
+    const again = box.runCode('import time\ntime.sleep(4)');
+    await sleep(300);
+    const withEnv = () => engine.interpreter(box, 'POST', '/execute', { json: { code: '1', env_vars: { A: 'y'.repeat(7 << 20) } }, deadline: 60_000 });
+    const more = (await Promise.all(Array.from({ length: 11 }, withEnv))).map((r) => r.status);
+    assert.deepEqual([...new Set(more)].sort(), [200, 429], String(more));
+    await again;
     assert.equal((await engine.interpreter(box, 'POST', '/execute', { json: { code: 'z'.repeat(9 << 20) } })).status, 413);
   });
 

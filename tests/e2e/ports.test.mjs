@@ -483,7 +483,7 @@ describe('ports inside', SUITE, () => {
       upload.on('drain', more).on('error', () => {});
       more();
     });
-    await until(() => upload.writableNeedDrain && upload.bytesWritten > MiB / 4, { what: 'a full pipe' });
+    await until(() => upload.writableNeedDrain && upload.bytesWritten > 0, { what: 'a full pipe' });
     let last = -1;
     await until(
       () => {
@@ -627,6 +627,7 @@ describe('ports inside', SUITE, () => {
       const answer = await send(rest);
       assert.ok([0, 400].includes(rawStatus(answer)), `${JSON.stringify(rest)}: ${answer.slice(0, 300)}`);
       assert.ok(!answer.includes('sha256'), rest);
+      if (/^Transfer-Encoding: gzip/.test(rest)) assert.equal(rawStatus(answer), 400, 'it is told, not waited for');
     }
     for (const target of ['/echo\tx', 'http://other.test/echo', '/echo x', '*'])
       assert.ok([0, 400].includes(rawStatus(await raw(engine.port, `GET ${target} HTTP/1.1\r\nHost: ${host(8000)}\r\n\r\n`, { quiet: 1_500 }))), target);

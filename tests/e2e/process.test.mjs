@@ -86,6 +86,7 @@ describe('processes', SUITE, () => {
     assert.deepEqual(got.end, { exitCode: -1, status: 'signal: killed', error: 'signal: killed' });
     const error = await fails(sandbox.commands.run('kill -TERM $$'), 'CommandExitError');
     assert.deepEqual([error.exitCode, error.error], [-1, 'signal: terminated']);
+    assert.equal((await run(bash('kill -SEGV $$'))).end.status, 'signal: segmentation fault');
   });
 
   test('a missing program exits with 127', async () => {
@@ -425,6 +426,29 @@ describe('processes', SUITE, () => {
     await sleep(300);
     assert.ok((await pids()).includes(pid), 'leaving does not kill it');
     await until(async () => !(await pids()).includes(pid), { deadline: 5_000, what: 'the timeout' });
+  });
+
+  test('the timeout of one who connects ends his stream, not the process', async () => {
+    const res = await engine.stream(sandbox, START, bash('exec sleep 62'));
+    const pid = await started(envelopes(res));
+    const follow = (ms) => engine.stream(sandbox, CONNECT, { process: { pid } }, { headers: { 'connect-timeout-ms': ms } });
+    await assertStreamError(await follow('300'), 'deadline_exceeded', /^context deadline exceeded$/);
+    await assertStreamError(await follow('soon'), 'invalid_argument', /Connect-Timeout-Ms/);
+    assert.ok((await pids()).includes(pid));
+    assert.equal(await sandbox.commands.kill(pid), true);
+    res.drop();
+  });
+
+  test('a time limit does not run while the sandbox is paused', async () => {
+    const box = await engine.create('base');
+    await box.commands.run('sleep 1; echo whole > /tmp/whole; exec sleep 63', { background: true, timeoutMs: 3000 });
+    assert.equal(await box.pause(), true);
+    await sleep(3500);
+    await box.connect();
+    assert.equal((await box.commands.list()).length, 1);
+    await until(async () => (await shell(box, 'cat /tmp/whole')).stdout === 'whole\n', { what: 'what it does after a second' });
+    await until(async () => (await box.commands.list()).length === 0, { deadline: 10_000, what: 'the end of its time' });
+    await box.kill();
   });
 
   test('the timeout of the SDK is a TimeoutError, and 0 means none', async () => {
