@@ -65,7 +65,8 @@ static int limit_memory(const struct cgroup *g, uint64_t bytes)
 	snprintf(text, sizeof text, "%llu", (unsigned long long)bytes);
 	if (!top_for(g, CGROUP_MEMORY)->v2)
 		/* The sum of memory and swap can only be limited after memory. */
-		return write_at(dir, "memory.limit_in_bytes", text) < 0
+		return write_at(dir, "memory.limit_in_bytes", text) < 0 ||
+				       write_if_there(dir, "memory.swappiness", "0") < 0
 			       ? -1
 			       : write_if_there(dir, "memory.memsw.limit_in_bytes", text);
 	/* Out of memory, the kernel kills all of it at once and not one process of its choice. */
@@ -186,18 +187,27 @@ enum cgroup_oom cgroup_oom(const struct cgroup *g)
 		       : CGROUP_OOM_ABOVE;
 }
 
-int64_t cgroup_memory_used(const struct cgroup_tops *t)
+/* What a group and those below it hold, or -1. */
+static int64_t read_held(const struct cgroup_top *top, const char *below)
 {
-	char path[CGROUP_PATH + 16], text[STAT_ROOM];
-	if (t->by[CGROUP_MEMORY] < 0)
-		return -1;
-	const struct cgroup_top *top = &t->top[t->by[CGROUP_MEMORY]];
-	snprintf(path, sizeof path, "%s/memory.stat", top->path);
+	char path[CGROUP_PATH + 32], text[STAT_ROOM];
+	snprintf(path, sizeof path, "%s%s/memory.stat", top->path, below);
 	_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0 || read_text(fd, text) < 0)
 		return -1;
 	return (int64_t)(value_of(text, top->v2 ? "anon" : "total_rss") +
 			 value_of(text, top->v2 ? "shmem" : "total_shmem"));
+}
+
+int64_t cgroup_memory_used(const struct cgroup_tops *t)
+{
+	if (t->by[CGROUP_MEMORY] < 0)
+		return -1;
+	const struct cgroup_top *top = &t->top[t->by[CGROUP_MEMORY]];
+	int64_t all = read_held(top, ""), engine = read_held(top, "/" CGROUP_LEAF);
+	if (all < 0 || engine < 0)
+		return -1;
+	return all > engine ? all - engine : 0;
 }
 
 /* Version 1 tells it for the whole way up. In version 2 each group on the way is asked, up to the

@@ -67,7 +67,7 @@ enum cgroup_oom { CGROUP_OOM_NO, CGROUP_OOM_OWN_LIMIT, CGROUP_OOM_ABOVE };
 uint32_t cgroup_oom_events(const struct cgroup *g);
 enum cgroup_oom cgroup_oom(const struct cgroup *g);
 
-/* What the engine and all its sandboxes use, in bytes, as far as it cannot be taken from them:
+/* What all sandboxes use, in bytes, as far as it cannot be taken from them:
  * memory of processes and files in memory. -1 where no memory controller serves. */
 int64_t cgroup_memory_used(const struct cgroup_tops *t);
 

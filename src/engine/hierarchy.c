@@ -17,7 +17,6 @@
 
 #define NAME_LEN  12
 #define NAME      "/sandgate-"
-#define LEAF      "engine"
 #define KEEPER    "keeper"
 #define BIT(use)  (1u << (use))
 #define LINE      4096
@@ -196,7 +195,7 @@ static int make_folders(const struct cgroup_top *top, uid_t uid)
 	char leaf[DIR_ROOM];
 	if (mkdir(top->path, 0755) < 0)
 		return -1;
-	snprintf(leaf, sizeof leaf, "%s/" LEAF, top->path);
+	snprintf(leaf, sizeof leaf, "%s/" CGROUP_LEAF, top->path);
 	if (mkdir(leaf, 0755) < 0 || give(top->path, uid) < 0 || give(leaf, uid) < 0) {
 		int saved = errno;
 		rmdir(leaf);
@@ -277,7 +276,7 @@ static void set_weight(const struct cgroup_top *top)
 	char leaf[DIR_ROOM];
 	const char *name = top->v2 ? "cpu.weight" : "cpu.shares",
 		   *weight = top->v2 ? WEIGHT_V2 : WEIGHT_V1;
-	snprintf(leaf, sizeof leaf, "%s/" LEAF, top->path);
+	snprintf(leaf, sizeof leaf, "%s/" CGROUP_LEAF, top->path);
 	write_file(leaf, name, weight);
 	write_file(top->path, name, weight);
 }
@@ -335,7 +334,7 @@ int cgroup_tops_enter(const struct cgroup_tops *t, pid_t pid)
 	char leaf[DIR_ROOM], text[16];
 	snprintf(text, sizeof text, "%d", pid);
 	for (int i = 0; i < t->n; i++) {
-		snprintf(leaf, sizeof leaf, "%s/" LEAF, t->top[i].path);
+		snprintf(leaf, sizeof leaf, "%s/" CGROUP_LEAF, t->top[i].path);
 		if (write_file(leaf, "cgroup.procs", text) < 0)
 			return -1;
 	}

@@ -13,7 +13,8 @@
 #include <sys/types.h>
 
 #define CGROUP_PATH 512
-#define CGROUP_TOPS 5 /* version 2, and version 1 of memory, pids, cpu and freezer */
+#define CGROUP_LEAF "engine" /* the group below a top that the engine itself is in */
+#define CGROUP_TOPS 5        /* version 2, and version 1 of memory, pids, cpu and freezer */
 
 enum cgroup_use { CGROUP_MEMORY, CGROUP_PIDS, CGROUP_CPU, CGROUP_FREEZER, CGROUP_USES };
 

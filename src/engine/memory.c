@@ -176,6 +176,13 @@ bool memory_full(struct engine *e, struct err *why)
 	return true;
 }
 
+bool memory_short(struct engine *e)
+{
+	const struct memory *m = e->memory;
+	look(e);
+	return m->used > m->most - m->most / 8 || m->left < m->floor + m->floor / 8;
+}
+
 int memory_new(struct engine *e, struct err *err)
 {
 	struct memory *m = calloc(1, sizeof *m);

@@ -43,6 +43,9 @@ void memory_unwatch(struct sandbox *s);
  * as one likes: what it knows is up to 100 ms old. */
 bool memory_full(struct engine *e, struct err *why);
 
+/* Whether that is near: then nothing is made that nobody has asked for. */
+bool memory_short(struct engine *e);
+
 /* A child of the engine was reaped; true when it was one of ours. */
 bool memory_reaped(struct engine *e, pid_t pid);
 

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -31,21 +32,26 @@ struct member {
 
 struct memwalk {
 	int proc;
+	void (*alive)(void *ctx);
+	void *ctx;
 	uint64_t own_ns;
 	uint64_t page;
+	bool swap;            /* the machine has some */
 	struct place *places; /* of this walk, by namespace */
 	int nplaces, places_room;
 	struct member *members; /* of this walk */
 	int nmembers, members_room;
 };
 
-int memwalk_new(struct memwalk **out)
+int memwalk_new(struct memwalk **out, void (*alive)(void *ctx), void *ctx)
 {
 	struct memwalk *w = calloc(1, sizeof *w);
 	struct stat st;
 	if (!w)
 		return -1;
 	w->page = (uint64_t)sysconf(_SC_PAGESIZE);
+	w->alive = alive;
+	w->ctx = ctx;
 	w->proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (w->proc < 0 || fstatat(w->proc, "self/ns/pid", &st, 0) < 0) {
 		memwalk_free(w);
@@ -87,6 +93,18 @@ static uint64_t namespace_of(const struct memwalk *w, pid_t pid)
 	return fstatat(w->proc, path, &st, 0) < 0 || st.st_ino == w->own_ns ? 0 : st.st_ino;
 }
 
+static uint64_t kilobytes(const char *text, const char *name)
+{
+	const char *at = strstr(text, name);
+	return at ? strtoull(at + strlen(name), NULL, 10) << 10 : 0;
+}
+
+static uint64_t swapped_out(const struct memwalk *w, pid_t pid)
+{
+	char text[TEXT_ROOM];
+	return read_proc(w, pid, "status", text) < 0 ? 0 : kilobytes(text, "\nVmSwap:");
+}
+
 static void add_rough(const struct memwalk *w, pid_t pid, struct memwalk_sandbox *s)
 {
 	char text[TEXT_ROOM];
@@ -94,14 +112,9 @@ static void add_rough(const struct memwalk *w, pid_t pid, struct memwalk_sandbox
 	if (read_proc(w, pid, "statm", text) < 0 ||
 	    sscanf(text, "%*u %llu %llu", &resident, &shared) != 2)
 		return;
-	s->resident += resident * w->page;
-	s->anon += (resident > shared ? resident - shared : 0) * w->page;
-}
-
-static uint64_t kilobytes(const char *text, const char *name)
-{
-	const char *at = strstr(text, name);
-	return at ? strtoull(at + strlen(name), NULL, 10) << 10 : 0;
+	uint64_t swapped = w->swap ? swapped_out(w, pid) : 0;
+	s->resident += resident * w->page + swapped;
+	s->anon += (resident > shared ? resident - shared : 0) * w->page + swapped;
 }
 
 static void add_exact(const struct memwalk *w, pid_t pid, struct memwalk_sandbox *s)
@@ -109,7 +122,7 @@ static void add_exact(const struct memwalk *w, pid_t pid, struct memwalk_sandbox
 	char text[TEXT_ROOM];
 	if (read_proc(w, pid, "smaps_rollup", text) < 0)
 		return;
-	s->exact_anon += kilobytes(text, "\nPss_Anon:");
+	s->exact_anon += kilobytes(text, "\nPss_Anon:") + kilobytes(text, "\nSwapPss:");
 	s->exact_shared += kilobytes(text, "\nPss_Shmem:");
 }
 
@@ -207,14 +220,23 @@ static bool outdated(const struct memwalk_sandbox *s, int64_t now)
 	return !s->exact_at || now - s->exact_at > EXACT_US || off > EXACT_BYTES;
 }
 
+static bool has_swap(void)
+{
+	struct sysinfo info;
+	return sysinfo(&info) == 0 && info.totalswap;
+}
+
 int memwalk_look(struct memwalk *w, struct memwalk_sandbox *s, int n)
 {
+	w->swap = has_swap();
 	if (find_places(w, s, n) < 0 || find_members(w) < 0)
 		return -1;
 	for (int i = 0; i < n; i++)
 		s[i].anon = s[i].resident = 0;
-	for (int i = 0; i < w->nmembers; i++)
+	for (int i = 0; i < w->nmembers; i++) {
 		add_rough(w, w->members[i].pid, &s[w->members[i].sandbox]);
+		w->alive(w->ctx);
+	}
 	int64_t now = clock_mono_us();
 	for (int i = 0; i < n; i++) {
 		if (!s[i].serial)
@@ -226,9 +248,11 @@ int memwalk_look(struct memwalk *w, struct memwalk_sandbox *s, int n)
 		s[i].exact_from = s[i].anon;
 		s[i].exact_at = now;
 	}
-	for (int i = 0; i < w->nmembers; i++)
+	for (int i = 0; i < w->nmembers; i++) {
 		if (s[w->members[i].sandbox].exact_at == now)
 			add_exact(w, w->members[i].pid, &s[w->members[i].sandbox]);
+		w->alive(w->ctx);
+	}
 	return 0;
 }
 

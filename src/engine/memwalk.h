@@ -24,7 +24,8 @@ struct memwalk_sandbox {
 	int64_t exact_at;                  /* CLOCK_MONOTONIC, microseconds; 0: never */
 };
 
-int memwalk_new(struct memwalk **out); /* 0, or -1 with errno */
+/* alive() is called again and again in a walk. 0, or -1 with errno. */
+int memwalk_new(struct memwalk **out, void (*alive)(void *ctx), void *ctx);
 void memwalk_free(struct memwalk *w);
 
 /* Measure all n of them. 0, or -1 with errno and the numbers of before. */

@@ -32,7 +32,7 @@ struct row {
 
 struct table {
 	_Atomic uint64_t total;
-	_Atomic int64_t walked; /* CLOCK_MONOTONIC, microseconds: the end of the last walk */
+	_Atomic int64_t walked; /* CLOCK_MONOTONIC, microseconds: when it was last seen to go on */
 	_Atomic int used;       /* rows from here on were never set */
 	struct row rows[];
 };
@@ -77,6 +77,13 @@ static void update(struct memwalk_sandbox *s, struct row *r)
 		*s = (struct memwalk_sandbox){ 0 };
 }
 
+/* A walk may take long where a thousand processes keep all processors busy. */
+static void say_alive(void *ctx)
+{
+	struct table *t = ctx;
+	atomic_store(&t->walked, clock_mono_us());
+}
+
 static void walk(struct memwalk *w, struct table *t, struct memwalk_sandbox *s)
 {
 	uint64_t total = 0;
@@ -96,7 +103,7 @@ static void walk(struct memwalk *w, struct table *t, struct memwalk_sandbox *s)
 			_exit(1);
 	}
 	atomic_store(&t->total, total);
-	atomic_store(&t->walked, clock_mono_us());
+	say_alive(t);
 }
 
 static void __attribute__((noreturn)) watch_memory(struct table *t, int slots, int report)
@@ -118,7 +125,7 @@ static void __attribute__((noreturn)) watch_memory(struct table *t, int slots, i
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	struct memwalk *w;
 	struct memwalk_sandbox *s = calloc((size_t)slots, sizeof *s);
-	if (!s || memwalk_new(&w) < 0)
+	if (!s || memwalk_new(&w, say_alive, t) < 0)
 		_exit(1);
 	for (;;) {
 		/* Not by the wall's clock: on a busy machine it would look less often, too. */

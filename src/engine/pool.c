@@ -39,7 +39,7 @@ static void fill(void *ctx)
 	struct err err;
 	if (p->filling || p->e->stopping)
 		return;
-	if (memory_full(p->e, &err)) {
+	if (memory_short(p->e)) {
 		fill_at(p, LATER_US);
 		return;
 	}

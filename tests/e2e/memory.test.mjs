@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { KERNEL, zygoteOf } from './census.mjs';
-import { BUILD, ENGINE, ENVD, SUITE, assertError, commandLine, fails, output, python, request, routing, sleep, startEngine, tempFolder, until, within } from './engine.mjs';
+import { BUILD, ENGINE, ENVD, SUITE, assertError, commandLine, fails, output, python, readProc, request, routing, sleep, startEngine, tempFolder, until, within } from './engine.mjs';
 
 const MEMORY = 128; // MiB, of the template `small`
 const DISK = 64;
@@ -198,7 +198,7 @@ print("fine", flush=True)`;
     } else {
       test('a watcher that dies is replaced', { skip: process.getuid() !== 0 && 'not ours to kill' }, async () => {
         const children = () => fs.readFileSync(`/proc/${engine.server}/task/${engine.server}/children`, 'latin1').trim().split(' ');
-        const name = (pid) => fs.readFileSync(`/proc/${pid}/comm`, 'latin1').trim();
+        const name = (pid) => readProc(`${pid}/comm`)?.trim();
         const watcher = () => children().find((pid) => pid && name(pid) === 'sandgate-memory');
         const first = watcher();
         assert.ok(first, 'no watcher');
@@ -234,7 +234,7 @@ describe('the machine as a whole', SUITE, () => {
         assert.equal(refused.json.error_code, 'sandbox_capacity_unavailable');
         // The warm pool has gone first, and does not come back meanwhile.
         await engine.logged(/op=pool drained=[34]/);
-        assert.equal(waiting().length, 0);
+        await until(() => waiting().length === 0, { what: 'an empty pool' });
         await fails(engine.create('base'), 'ServiceBusyError', /Failed to place sandbox/);
         const resume = await engine.api('POST', `/v2/sandboxes/${paused.sandboxId}/connect`, { json: {} });
         assertError(resume, 503, /^Failed to place sandbox/);

@@ -33,6 +33,13 @@ static void put(const char *dir, const char *name, const char *text)
 	fclose(f);
 }
 
+static void take(const char *dir, const char *name)
+{
+	char path[PATH_MAX];
+	snprintf(path, sizeof path, "%s/%s", dir, name);
+	assert_int_equal(unlink(path), 0);
+}
+
 static const char *got(const char *dir, const char *name)
 {
 	static char text[4096];
@@ -227,8 +234,11 @@ static void version_2_has_it_all(void **state)
 	assert_null(g.tops);
 	assert_int_equal(access(dir, F_OK), -1);
 
-	put(t.top[0].path, "memory.stat", "anon 1000\nfile 7000000\nkernel 5\nshmem 24\n");
+	/* The engine's own is no sandbox's. */
+	put(t.top[0].path, "memory.stat", "anon 3000\nfile 7000000\nkernel 5\nshmem 24\n");
+	put(t.top[0].path, "engine/memory.stat", "anon 1999\nfile 7000\nkernel 1\nshmem 1\n");
 	assert_int_equal(cgroup_memory_used(&t), 1024);
+	take(t.top[0].path, "engine/memory.stat");
 	put(m.v2, "memory.max", "max\n");
 	assert_true(cgroup_memory_ceiling(&t) == UINT64_MAX);
 	put(m.v2, "memory.max", "4096\n");
