@@ -1,12 +1,12 @@
-"""Takes memory of one process that its limit does not count: shared mappings, the stack, pipes.
+"""Takes memory of one process that its heap limit does not count: shared mappings.
 
 holds: memory limit
 unconfined: root
 alone: small
+ends: yes
 as: user
 """
 import mmap
-import os
 
 from kit.attack import breach, held, linger
 

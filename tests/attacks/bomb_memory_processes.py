@@ -3,6 +3,7 @@
 holds: memory limit
 unconfined: root
 alone: small
+ends: yes
 as: user
 """
 import os

@@ -5,6 +5,7 @@ Whoever sums up what the processes have mapped does not see it.
 holds: limit on unmapped memory
 unconfined: root
 alone: small
+ends: yes
 as: user
 """
 import ctypes

@@ -1,8 +1,10 @@
 """Forks until it is told no, and keeps what it got for a while.
 
+In a sandbox that has the memory for them, so that nothing but their number stops it.
+
 holds: rlimits
 unconfined: root
-alone: small
+alone: base
 """
 import os
 import signal

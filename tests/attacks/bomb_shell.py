@@ -16,15 +16,18 @@ import time
 from kit.attack import breach, held, processes, unconfined
 
 LIMIT = 200
+ALLOWED = 1024 + 64  # of one user, and room for what is there besides
 # No id but one that nobody else has: the limit counts processes by user.
 bomb = subprocess.Popen(["bash", "-c", "b() { b | b & b & }; b; sleep 3"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                         preexec_fn=lambda: (resource.setrlimit(resource.RLIMIT_NPROC, (LIMIT, LIMIT)), os.setuid(0x4AAA0000)) if unconfined else None)
-time.sleep(1.5)
-count = len(processes())
+count, end = 0, time.monotonic() + 1.5
+while time.monotonic() < end:
+    time.sleep(0.1)
+    count = max(count, len(processes()))
 if unconfined:
     breach(f"{count} processes") if count >= LIMIT // 2 else held(f"{count} processes")
 try:
     os.kill(-1, signal.SIGKILL)
 except OSError:
     pass
-held(f"{count} processes, and the neighbours answered")
+breach(f"{count} processes") if count > ALLOWED else held(f"{count} processes, and the neighbours answered")

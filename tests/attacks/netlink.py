@@ -3,12 +3,25 @@
 holds: seccomp
 unconfined: namespaces
 """
+import errno
 import socket
 
 from kit.attack import tries
 
 PROTOCOLS = {"audit": 9, "generic": 16, "netfilter": 12, "xfrm": 6, "sock_diag": 4, "uevent": 15, "connector": 11, "fib_lookup": 10,
              "iscsi": 8, "scsi": 18, "rdma": 20, "crypto": 21, "selinux": 7, "smc": 22}
+
+
+def pair(protocol):
+    """There are no pairs, but that is found out only once the protocol's module was looked for, and loaded."""
+    def create():
+        try:
+            socket.socketpair(socket.AF_NETLINK, socket.SOCK_RAW, protocol)
+        except OSError as e:
+            if e.errno in (errno.EAFNOSUPPORT, errno.EPERM, errno.EACCES):
+                raise
+            return errno.errorcode[e.errno]
+    return create
 
 
 def open_netlink(protocol):
@@ -19,4 +32,6 @@ def open_netlink(protocol):
     return create
 
 
-tries({name: open_netlink(p) for name, p in PROTOCOLS.items()}, absent=[n for n in PROTOCOLS if n not in ("generic", "sock_diag", "uevent")])
+SURE = ("generic", "sock_diag", "uevent")
+tries({name: open_netlink(p) for name, p in PROTOCOLS.items()} | {name + " pair": pair(p) for name, p in PROTOCOLS.items()},
+      absent=[n + s for n in PROTOCOLS if n not in SURE for s in ("", " pair")])

@@ -2,14 +2,26 @@
 // Whoever looks first and acts afterwards is caught.
 //
 // holds: mount namespace
+import { setTimeout as sleep } from 'node:timers/promises';
+
 const SECONDS = 4;
+const DEADLINE = 30;
+
+/** How often each of the folders was swapped, once both programs have ended. */
+async function swaps(target) {
+  for (const end = Date.now() + DEADLINE * 1000; Date.now() < end; await sleep(200)) {
+    const said = (await target.sh('cat swaps-host swaps-self')).split('\n').filter(Boolean).map(Number);
+    if (said.length === 2) return said;
+  }
+  throw new Error('the programs that swap have not ended');
+}
 
 export default async function routeRaces(target) {
   const { home, outside } = target;
   await target.write(`${home}/swap.py`, await target.source('kit/swap.py'));
   await target.sh(`mkdir host self; for f in secret victim environ; do echo innocent > host/$f; echo innocent > self/$f; done; ln -s ${outside} to-host; ln -s /proc/self to-self`);
-  await target.shBackground(`/usr/bin/python3 swap.py host to-host ${SECONDS + 2}`);
-  await target.shBackground(`/usr/bin/python3 swap.py self to-self ${SECONDS + 2}`);
+  await target.shBackground(`/usr/bin/python3 swap.py host to-host ${SECONDS + 2} > swaps-host`);
+  await target.shBackground(`/usr/bin/python3 swap.py self to-self ${SECONDS + 2} > swaps-self`);
   const { racy } = target;
   const tricks = {
     read: async () => target.hasSecret(await racy.read(`${home}/host/secret`)),
@@ -42,6 +54,8 @@ export default async function routeRaces(target) {
       }
     }),
   );
-  target.why = `${rounds} rounds`;
+  const swapped = await swaps(target);
+  if (swapped.includes(0)) throw new Error(`a folder was never swapped: ${swapped}`);
+  target.why = `${rounds} rounds, ${swapped.join(' and ')} swaps`;
   return target.unconfined && won.size < 3 ? undefined : [...won].join(', ');
 }

@@ -3,6 +3,9 @@
 // holds: mount namespace
 import { setTimeout as sleep } from 'node:timers/promises';
 
+const SECONDS = 2; // for what must not come
+const UNCONFINED = 15; // for what must
+
 export default async function routeWatch(target) {
   await target.sh(`ln -s ${target.outside} folder; ln -s /proc/self/root${target.outside} magic`);
   const seen = [];
@@ -15,7 +18,8 @@ export default async function routeWatch(target) {
       continue;
     }
     await target.makeOutside(`news-${name}`);
-    await sleep(500);
+    const end = Date.now() + (target.unconfined ? UNCONFINED : SECONDS) * 1000;
+    while (Date.now() < end && !seen.includes(`news-${name}`)) await sleep(50);
     await stop();
   }
   return seen.some((name) => name?.startsWith('news')) && `a change on the host: ${seen}`;

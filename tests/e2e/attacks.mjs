@@ -10,12 +10,13 @@ import { Host, Inside } from './attacktargets.mjs';
 
 const SOURCE = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../attacks');
 const INSIDE = '/tmp/attacks'; // where they lie in a sandbox
-export const NOBODY = 65534;
+const NOBODY = 65534;
+const RANGE = '700000:65536'; // of ids, for nobody; an engine that root starts has others
 
 /** The "name: value" lines of the comment that a file begins with. */
 function header(text) {
   const head = text.match(/^"""[\s\S]*?"""|^(?:\/\/.*\n)+/)?.[0] ?? '';
-  return Object.fromEntries([...head.matchAll(/^(?:\/\/ )?(holds|unconfined|as|alone|witness): (.*)$/gm)].map((m) => [m[1], m[2].trim()]));
+  return Object.fromEntries([...head.matchAll(/^(?:\/\/ )?(holds|unconfined|as|alone|ends|witness): (.*)$/gm)].map((m) => [m[1], m[2].trim()]));
 }
 
 /** Every attack: its name, the layers that must hold it, and where it is run. */
@@ -33,6 +34,7 @@ export function attacks() {
         unconfined: head.unconfined ?? 'root',
         as: (head.as ?? (name.endsWith('.mjs') ? 'client' : 'user, root, kernel')).split(', '),
         alone: head.alone,
+        ends: head.ends === 'yes', // the sandbox as a whole may be ended for it
         witness: head.witness,
       };
     });
@@ -58,13 +60,13 @@ async function each(all, width, fn) {
 
 // ---------------------------------------------------------------------------------------------------------------- the machine
 
-/** An engine on a machine of decoys, started by root or as an ordinary user. */
+/** An engine on a machine of decoys, started by root, by an ordinary user, or by one who has a range of ids. */
 export class Machine {
   static async start(kind) {
     const dir = tempFolder();
     const where = path.join(dir, 'decoys.json');
     const programs = path.join(dir, 'programs');
-    const uid = kind === 'user' ? NOBODY : 0;
+    const uid = kind === 'root' ? 0 : NOBODY;
     // The checkout may lie under a folder that is closed to others.
     fs.mkdirSync(programs);
     for (const name of fs.readdirSync(BUILD)) {
@@ -76,7 +78,7 @@ export class Machine {
     const engine = await startEngine({
       dir,
       command: path.join(dir, 'attacks/kit/machine.py'),
-      env: { ATTACK_ENGINE: path.join(programs, 'sandgate-engine'), ATTACK_UID: String(uid), ATTACK_WHERE: where },
+      env: { ATTACK_ENGINE: path.join(programs, 'sandgate-engine'), ATTACK_UID: String(uid), ATTACK_WHERE: where, ATTACK_RANGE: kind === 'range' ? RANGE : '' },
       templates: {
         'small.template': 'disk = 16\nmemory = 256\ninterpreter = no\n',
         'kernel.template': 'disk = 64\nmemory = 1024\ninterpreter = yes\n',
@@ -90,8 +92,9 @@ export class Machine {
     return this.engine.has('root and user') ? ['user', 'root'] : ['user'];
   }
 
+  /** The layers that would hold an attack, when not one of them is active. */
   inactive(attack) {
-    return attack.holds.find((layer) => this.engine.ready.inactive.has(layer));
+    return attack.holds.every((layer) => this.engine.ready.inactive.has(layer)) ? attack.holds.join(', ') : undefined;
   }
 
   /** Whether the ready line knows the layers that an attack names. */
@@ -143,14 +146,7 @@ export class Machine {
   async prepare() {
     [this.sandbox, this.neighbour] = await Promise.all([this.engine.create('code-interpreter-v1'), this.engine.create('base')]);
     await this.#upload(this.sandbox);
-    const shm = path.basename(this.decoys.shm);
-    await this.neighbour.commands.run(
-      `echo $SECRET | tee /tmp/secret ~/secret /dev/shm/${shm}; exec python3 -c '
-import socket, time
-a = socket.socket(socket.AF_UNIX); a.bind("\\0${this.decoys.abstract}"); a.listen()
-time.sleep(3600)'`,
-      { background: true, timeoutMs: 0, envs: { SECRET: this.secret } },
-    );
+    await this.#plant();
     this.inside = { ...this.decoys };
     if (this.users.includes('root')) {
       this.inside.setuid_inside = '/tmp/setuid-id';
@@ -167,6 +163,23 @@ time.sleep(3600)'`,
       );
       assert.equal(said.trim(), this.secret, 'a public address answers');
     }
+  }
+
+  /** The secret in the neighbour's files, shared memory, environment and abstract socket. Waits until it can be read there. */
+  async #plant() {
+    const files = `/tmp/secret ~/secret /dev/shm/${path.basename(this.decoys.shm)}`;
+    const name = `"\\0${this.decoys.abstract}"`;
+    await this.neighbour.commands.run(
+      `echo $SECRET | tee ${files}; exec python3 -c '
+import os, socket
+a = socket.socket(socket.AF_UNIX); a.bind(${name}); a.listen()
+while True:
+    with a.accept()[0] as peer: peer.sendall(os.environb[b"SECRET"] + b"\\n")'`,
+      { background: true, timeoutMs: 0, envs: { SECRET: this.secret } },
+    );
+    const look = `cat ${files}; python3 -c 'import socket; a = socket.socket(socket.AF_UNIX); a.connect(${name}); print(a.recv(99).decode())'`;
+    const there = async () => (await shell(this.neighbour, look)).stdout.split(this.secret).length === 5;
+    await until(there, { deadline: 30_000, every: 200, what: 'the secret in the neighbour' });
   }
 
   async #upload(sandbox) {
@@ -208,8 +221,11 @@ run(${JSON.stringify(names)})`;
         .then(({ exitCode, stdout, stderr }) => verdict(exitCode, stdout + stderr))
         .catch(async (e) => {
           // Whether it was ended as a whole or only cut off is told by the engine.
-          const gone = await until(async () => !(await sandbox.isRunning().catch(() => false)), { deadline: 3_000 }).catch(() => false);
-          return gone ? { verdict: 'held', why: 'the sandbox was ended' } : { verdict: 'broken', why: String(e) };
+          const ended = async () => (await this.engine.api('GET', `/sandboxes/${sandbox.sandboxId}`)).status === 404;
+          const gone = await until(ended, { deadline: 5_000 }).catch(() => false);
+          if (!gone) return { verdict: 'broken', why: String(e) };
+          const logged = this.engine.stderr().split('\n').findLast((line) => line.includes(sandbox.sandboxId));
+          return { verdict: attack.ends ? 'held' : 'breach', why: `the sandbox was ended: ${logged}` };
         })
         .finally(() => (over = true));
       while (!over) {

@@ -1,6 +1,6 @@
 // Attacks from within a sandbox and by its client: tests/attacks. Each first runs unconfined against decoys, where it must
-// succeed, then inside, where it must fail: with the engine started by root and by an ordinary user. A layer that the ready line
-// calls inactive excuses a breach that it would have held; nothing else does.
+// succeed, then inside, where it must fail: with the engine started by root, by an ordinary user, and by one who has a range of
+// ids. A breach is excused where the ready line calls every layer inactive that would have held it; nothing else excuses one.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { SUITE } from './engine.mjs';
@@ -8,8 +8,9 @@ import { Machine, attacks, runAlone, runShared, runUnconfined } from './attacks.
 
 // ATTACK=pattern runs those only, and tells why each was held.
 const all = attacks().filter((a) => !process.env.ATTACK || a.name.match(process.env.ATTACK));
-const skip = process.getuid() !== 0 && 'the decoys are planted by root';
-const machines = { root: undefined, user: undefined };
+const STARTED = { root: 'root', user: 'a user', range: 'a user with a range' };
+const kinds = Object.keys(STARTED);
+const machines = Object.fromEntries(kinds.map((kind) => [kind, undefined]));
 let controls = new Map();
 const results = {};
 
@@ -33,15 +34,14 @@ function row(attack) {
 }
 
 function printTable() {
-  const rows = [['attack', 'unconfined', 'started by root', 'started by a user'], ...all.map(row)];
+  const rows = [['attack', 'unconfined', ...Object.values(STARTED).map((who) => `started by ${who}`)], ...all.map(row)];
   const widths = rows[0].map((_, i) => Math.max(...rows.map((r) => r[i]?.length ?? 0)));
   for (const r of rows) console.log(`summary: ${r.map((text, i) => text.padEnd(widths[i])).join('  ').trimEnd()}`);
 }
 
-describe('attacks', { ...SUITE, skip }, () => {
+function suite() {
   before(async () => {
-    await Promise.all(['root', 'user'].map(async (kind) => (machines[kind] = await Machine.start(kind))));
-    const kinds = Object.keys(machines);
+    await Promise.all(kinds.map(async (kind) => (machines[kind] = await Machine.start(kind))));
     await Promise.all(kinds.map(async (kind) => (results[kind] = await runShared(machines[kind], all))));
     // Later than those inside: what the decoys heard until here, they heard from there.
     controls = await runUnconfined(machines.root, all);
@@ -55,13 +55,17 @@ describe('attacks', { ...SUITE, skip }, () => {
     for (const machine of Object.values(machines)) await machine?.stop();
   });
 
+  test('there are two users inside unless the engine was started by a user without a range', () => {
+    for (const kind of kinds) assert.equal(machines[kind].users.includes('root'), kind !== 'user', `${kind}: ${machines[kind].engine.ready.line}`);
+  });
+
   for (const attack of all) {
     test(`${attack.name}: unconfined it succeeds`, () => {
       const { verdict, why } = controls.get(attack.name);
       assert.equal(verdict, 'breach', why);
     });
-    for (const kind of ['root', 'user'])
-      test(`${attack.name}: it is held when the engine was started by ${kind === 'root' ? 'root' : 'a user'}`, () => {
+    for (const kind of kinds)
+      test(`${attack.name}: it is held when the engine was started by ${STARTED[kind]}`, () => {
         const machine = machines[kind];
         const got = results[kind].get(attack.name);
         assert.ok(machine.knows(attack), `the ready line does not know ${attack.holds}: ${machine.engine.ready.line}`);
@@ -73,4 +77,7 @@ describe('attacks', { ...SUITE, skip }, () => {
         }
       });
   }
-});
+}
+
+if (process.getuid() === 0) describe('attacks', SUITE, suite);
+else test('attacks', () => assert.fail('the decoys are planted by root: run this file as root or with sudo'));

@@ -19,6 +19,19 @@ function runHost(argv, options = {}) {
   return { child, done };
 }
 
+/** A careless reader: keeps all that a program says on its descriptors, and tells by how many KiB that made it grow. */
+const RELAY = `
+import os, subprocess, sys
+peak = lambda: int(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])
+before, (source, sink) = peak(), os.pipe()
+child = subprocess.Popen([sys.executable, '-c', sys.argv[1]], stdin=0, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=[sink])
+os.close(sink)
+kept = list(iter(lambda: os.read(source, 65536), b''))
+child.wait()
+print(peak() - before, file=sys.stderr, flush=True)
+sys.stdout.buffer.writelines(kept)
+`;
+
 /** Asks whether a promise has settled. */
 function isOver(promise) {
   let over = false;
@@ -71,6 +84,7 @@ class Target {
 export class Host extends Target {
   #background = [];
   #log = '';
+  #grown = 0;
   users = ['root'];
   unconfined = true;
 
@@ -143,17 +157,22 @@ export class Host extends Target {
     return Object.fromEntries(['read', 'write', 'list', 'remove', 'move'].map((name) => [name, checked(name)]));
   }
 
-  /** Runs Python and relays what it says on descriptor 3, word for word, until it says that it is done. */
+  /** Runs Python and relays what it says on its descriptors, word for word, until it ends. */
   async kernel(code) {
-    const child = spawn('/usr/bin/python3', ['-c', code], { stdio: ['ignore', 'ignore', 'ignore', 'pipe'] });
+    const child = spawn('/usr/bin/python3', ['-c', RELAY, code], { stdio: ['ignore', 'pipe', 'pipe'] });
     const chunks = [];
-    child.stdio[3].on('data', (d) => chunks.push(d));
+    let grown = '';
+    child.stdout.on('data', (d) => chunks.push(d));
+    child.stderr.setEncoding('utf8').on('data', (d) => (grown += d));
     await within(30_000, new Promise((resolve) => child.on('close', resolve)), 'the relay');
+    if (!/^\d+\n$/.test(grown)) throw new Error(`the relay failed: ${grown}`);
+    this.#grown = Math.max(this.#grown, Number(grown) / 1024);
     return Buffer.concat([...chunks, Buffer.from('{"type": "end_of_execution"}\n')]);
   }
 
+  /** By how many MiB the reader of one run has grown at most. */
   async grown() {
-    return Infinity; // it kept all that it was told
+    return this.#grown;
   }
 
   async free() {

@@ -2,8 +2,9 @@
 """A machine for one engine: a network namespace whose neighbours are decoys, and decoys beside it.
 
 It is started in place of the engine, by root, with the engine's arguments; the environment says
-ATTACK_ENGINE (the program), ATTACK_UID (as whom) and ATTACK_WHERE (a file to write the decoys'
-coordinates to). What the engine's ready line names is a port on the caller's own loopback, which
+ATTACK_ENGINE (the program), ATTACK_UID (as whom), ATTACK_RANGE (the first and the number of the
+ids that /etc/subuid and /etc/subgid give that user, or nothing) and ATTACK_WHERE (a file to write
+the decoys' coordinates to). What the engine's ready line names is a port on the caller's own loopback, which
 leads to the engine.
 
   world      public, private, link-local and metadata addresses, all of which say the secret
@@ -27,7 +28,7 @@ import threading
 from decoys import listen
 
 PRIVATE = ["10.1.2.3", "172.16.0.1", "172.31.255.1", "192.168.1.1", "100.64.0.1", "198.18.0.1", "192.0.0.8"]
-LINK_LOCAL = ["169.254.169.254", "169.254.1.1"]
+LINK_LOCAL = ["169.254.169.254", "169.254.1.1", "168.63.129.16"]  # and where Azure tells a machine of itself
 PUBLIC = "198.51.100.7"
 OWN = "203.0.113.9"
 GROUP = "239.1.2.3"
@@ -91,10 +92,24 @@ def build_network(secret, witness):
     return pid
 
 
-def open_tun(folder):
-    """Internet for an engine of an ordinary user, too, without a change to the machine's device."""
+def own_mounts():
     check(libc.unshare(CLONE_NEWNS))
     check(libc.mount(None, b"/", None, 0x44000, None))  # MS_REC | MS_PRIVATE
+
+
+def give_range(folder, uid, ids):
+    """No range, or this one, whatever the machine's own files say."""
+    for name in ("subuid", "subgid"):
+        path = os.path.join(folder, name)
+        with open(path, "w") as f:
+            f.write(f"{uid}:{ids}\n" if ids else "")
+        os.chmod(path, 0o644)
+        if ids or os.path.exists("/etc/" + name):
+            check(libc.mount(path.encode(), f"/etc/{name}".encode(), None, 4096, None))  # MS_BIND
+
+
+def open_tun(folder):
+    """Internet for an engine of an ordinary user, too, without a change to the machine's device."""
     node = os.path.join(folder, "tun").encode()
     os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(10, 200))
     os.chmod(node, 0o666)
@@ -148,11 +163,14 @@ def become(uid):
 def main():
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
     uid, where = int(os.environ.pop("ATTACK_UID")), os.environ.pop("ATTACK_WHERE")
+    ids = os.environ.pop("ATTACK_RANGE")
     program, folder = os.environ.pop("ATTACK_ENGINE"), os.path.dirname(where)
     secret = "decoy-" + secrets.token_hex(16)
     neighbours = build_network(secret.encode(), os.path.join(folder, "multicast"))
     if uid:
+        own_mounts()
         open_tun(folder)
+        give_range(folder, uid, ids)
     here = os.path.dirname(os.path.abspath(__file__))
     decoys = subprocess.Popen(
         ["/usr/bin/python3", "-B", os.path.join(here, "decoys.py"), os.path.join(folder, "decoys-" + secrets.token_hex(4))],
