@@ -949,6 +949,7 @@ def preload(libraries):
         pyplot.plot([1, 2])
         pyplot.savefig(io.BytesIO())
         pyplot.close("all")
+        forget_fonts(sys.modules.get("matplotlib.font_manager"))
     new = {name: module for name, module in sys.modules.items() if name not in before}
     tops = {name.partition(".")[0] for name, module in new.items()
             if "-packages/" in (getattr(module, "__file__", None) or "")}
@@ -958,6 +959,13 @@ def preload(libraries):
         del sys.modules[name]
     if hidden:
         sys.meta_path.insert(0, Preloaded(hidden))
+
+
+def forget_fonts(manager):
+    """matplotlib has every fork forget its open fonts, which copies what they are in: here that is done once for all."""
+    forget = getattr(getattr(manager, "_get_font", None), "cache_clear", None)
+    if forget:
+        forget()
 
 
 # --- start and end ---
@@ -987,6 +995,11 @@ def prepare(libraries=()):
         shell.display_formatter.formatters["application/json"].for_type(kind, json_data)
     sys.meta_path.insert(0, ImageHook())
     builtins.input, getpass.getpass = no_input, no_getpass
+    ours = os.path.dirname(os.path.realpath(run_shell.__code__.co_filename))
+    sys.path[:] = [p for p in sys.path if os.path.realpath(p) != ours]
+    for original in (sys.__stdout__, sys.__stderr__):
+        if original is not None:
+            original.reconfigure(line_buffering=True)
     importlib.invalidate_caches()                               # its first call imports
     preload(libraries)
     shell.run_cell("None", silent=True)                         # it imports, too
@@ -999,9 +1012,8 @@ def settle(shell):
     """What depends on the context's environment and directory."""
     for name, value in DEFAULTS.items():
         environ.setdefault(name, value)
-    site.USER_BASE = site.USER_SITE = None                      # found anew from the environment
-    ours, user = os.path.dirname(os.path.realpath(run_shell.__code__.co_filename)), site.getusersitepackages()
-    path = [p for p in sys.path if p not in ("", user) and os.path.realpath(p) != ours]
+    user = site.getusersitepackages()
+    path = [p for p in sys.path if p not in ("", user)]
     system = [i for i, p in enumerate(path) if p.endswith("-packages")]
     path.insert(system[0] if system else len(path), user)
     sys.path[:] = ["", *path]
@@ -1047,9 +1059,6 @@ def serve(fd):
     fd = adopt(fd)
     shell.wire.open(fd)
     for name in FD:
-        original = getattr(sys, "__%s__" % name)
-        if original is not None:
-            original.reconfigure(line_buffering=True)
         setattr(sys, name, Stream(shell.wire, name))
     kernel = Kernel(shell, fd)
     signal.signal(signal.SIGINT, kernel.on_sigint)
