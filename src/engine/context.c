@@ -15,9 +15,9 @@
 #define QUEUE_BYTES    (64u << 20) /* of code and variables that wait in one sandbox */
 #define KEEPALIVE_SECS 5
 #define INTERRUPT_US   (SECOND_US / 2)
-#define INTERRUPTS_MAX 6  /* then a kernel that ignores SIGINT is replaced */
-#define FAILURES_MAX   3  /* kernels in a row that never became ready */
-#define START_SECS     60 /* for one to become ready */
+#define INTERRUPTS_MAX 6   /* then a kernel that ignores SIGINT is replaced */
+#define FAILURES_MAX   3   /* kernels in a row that never became ready */
+#define START_SECS     120 /* for one to become ready, on a machine that starts many at once */
 
 struct run {
 	struct run *next;

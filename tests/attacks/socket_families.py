@@ -16,26 +16,12 @@ FAMILIES = {"packet": 17, "key": 15, "alg": 38, "vsock": 40, "xdp": 44, "bluetoo
 KINDS = (socket.SOCK_RAW, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET, socket.SOCK_STREAM)
 
 
-def plain(family):
+def tried(make, family):
     def create():
         for kind in KINDS:
             try:
-                socket.socket(family, kind, 0).close()
-                return "a socket"
-            except OSError as e:
-                if e.errno not in (errno.EAFNOSUPPORT, errno.EPERM, errno.EACCES):
-                    return errno.errorcode[e.errno]
-                last = e
-        raise last
-    return create
-
-
-def pair(family):
-    def create():
-        for kind in KINDS:
-            try:
-                a, b = socket.socketpair(family, kind, 0)
-                return "a pair"
+                make(family, kind, 0)
+                return "made"
             except OSError as e:
                 if e.errno not in (errno.EAFNOSUPPORT, errno.EPERM, errno.EACCES):
                     return errno.errorcode[e.errno]
@@ -49,5 +35,6 @@ def high_bits():
     return syscall("socket", 1 << 32 | FAMILIES["packet"], socket.SOCK_DGRAM, 0) and "packet"
 
 
-tries({"high bits": high_bits, **{n: plain(f) for n, f in FAMILIES.items()}, **{n + " pair": pair(f) for n, f in FAMILIES.items()}},
+tries({"high bits": high_bits, **{n: tried(socket.socket, f) for n, f in FAMILIES.items()},
+       **{n + " pair": tried(socket.socketpair, f) for n, f in FAMILIES.items()}},
       absent=[n + s for n in FAMILIES if n != "packet" for s in ("", " pair")])
