@@ -381,7 +381,8 @@ void procs_paused(struct sandbox *s)
 	for (struct proc *p = s->procs; p; p = p->next) {
 		if (p->finished || !p->timer.loop)
 			continue;
-		p->time_left = p->timer.at - clock_mono_us();
+		int64_t left = p->timer.at - clock_mono_us();
+		p->time_left = left > 0 ? left : 1;
 		timer_stop(&p->timer);
 	}
 }
