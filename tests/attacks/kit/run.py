@@ -48,18 +48,15 @@ def run_one(path):
     while status is None:
         ready, _, _ = select.select([from_child], [], [], 0.05)
         if ready:
-            data = os.read(from_child, 65536)
-            text += data[: 1 << 16]
+            text += os.read(from_child, 65536)
         done, code = os.waitpid(pid, os.WNOHANG)
-        if done and (not ready or not data):
-            status = code
-        elif done:
+        if done:
             status = code
             os.set_blocking(from_child, False)
             try:
-                text += os.read(from_child, 65536)
-            except OSError:
-                pass
+                text += os.read(from_child, 65536)      # what it said since, which is all that a pipe holds
+            except BlockingIOError:
+                pass                                    # nothing, and a child of its own is still there
         elif time.monotonic() > end:
             os.killpg(pid, signal.SIGKILL)
             status = os.waitpid(pid, 0)[1]
