@@ -119,7 +119,7 @@ export class Machine {
       namespaces: ['unshare', '--mount', '--pid', '--net', '--ipc', '--uts', '--fork', '--mount-proc', '--kill-child', '--'],
     }[attack.unconfined];
     const [command, ...args] = [...prefix, '/usr/bin/python3', '-B', path.join(this.dir, 'attacks', attack.name)];
-    const env = { PATH: '/usr/bin:/bin:/usr/sbin:/sbin', ATTACK_UNCONFINED: '1', ATTACK_DECOYS: JSON.stringify(this.decoys) };
+    const env = { PATH: '/usr/bin:/bin:/usr/sbin:/sbin', TMPDIR: this.dir, ATTACK_UNCONFINED: '1', ATTACK_DECOYS: JSON.stringify(this.decoys) };
     const child = spawn(command, args, { env, cwd: '/tmp', stdio: ['ignore', 'pipe', 'pipe'] });
     let output = '';
     for (const stream of [child.stdout, child.stderr]) stream.setEncoding('utf8').on('data', (d) => (output = (output + d).slice(-20_000)));
