@@ -441,12 +441,13 @@ describe('processes', SUITE, () => {
 
   test('a time limit does not run while the sandbox is paused', async () => {
     const box = await engine.create('base');
-    await box.commands.run('sleep 1; echo whole > /tmp/whole; exec sleep 63', { background: true, timeoutMs: 3000 });
+    // One long sleep would be over when the pause is; of many short ones each begins when the one before has ended.
+    await box.commands.run('for i in $(seq 20); do sleep 0.1; done; echo whole > /tmp/whole; exec sleep 63', { background: true, timeoutMs: 6000 });
     assert.equal(await box.pause(), true);
-    await sleep(3500);
+    await sleep(6500);
     await box.connect();
     assert.equal((await box.commands.list()).length, 1);
-    await until(async () => (await shell(box, 'cat /tmp/whole')).stdout === 'whole\n', { what: 'what it does after a second' });
+    await until(async () => (await shell(box, 'cat /tmp/whole')).stdout === 'whole\n', { what: 'what it does after two seconds of its own' });
     await until(async () => (await box.commands.list()).length === 0, { deadline: 10_000, what: 'the end of its time' });
     await box.kill();
   });
